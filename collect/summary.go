@@ -1,0 +1,144 @@
+package collect
+
+import "rankstorm/rank"
+
+// EdgeConn names one connection of a job.
+type EdgeConn struct {
+	From rank.Rank `msgpack:"f" json:"from"`
+	To   rank.Rank `msgpack:"t" json:"to"`
+	Conn int32     `msgpack:"c" json:"conn"` // 0 … connections per edge - 1
+}
+
+// Class of an edge.
+type Class uint8
+
+// The classes. Per-rank and per-endpoint steps have ClassNone.
+const (
+	ClassNone Class = iota
+	ClassSameHost
+	ClassOtherHost
+)
+
+// Moments are the exact figures of a set of durations, ns. Count 0 means that
+// the rest is not measured.
+type Moments struct {
+	Count   int64    `msgpack:"n"`
+	SumNS   int64    `msgpack:"s"`
+	MinNS   int64    `msgpack:"a"`
+	MaxNS   int64    `msgpack:"z"`
+	MinEdge EdgeConn `msgpack:"ae"`
+	MaxEdge EdgeConn `msgpack:"ze"`
+}
+
+// RankSum is one rank's share of a step.
+type RankSum struct {
+	Rank rank.Rank `msgpack:"r"`
+	Moments
+	FirstBegin int64 `msgpack:"b"` // ns on the root's clock
+	LastEnd    int64 `msgpack:"e"`
+}
+
+// StepSum is one step of one slot, over the ranks that the summary covers.
+type StepSum struct {
+	Step       string            `msgpack:"st"` // transport.Step.String, or a mimic row
+	Side       string            `msgpack:"sd"` // "initiator", "target" or "endpoint"
+	Order      int32             `msgpack:"o"`  // position in the table
+	Total      Moments           `msgpack:"m"`
+	Classes    map[Class]Moments `msgpack:"k"`
+	FirstBegin int64             `msgpack:"b"` // ns on the root's clock, over all ranks; wall = LastEnd - FirstBegin
+	LastEnd    int64             `msgpack:"e"`
+	Hist       []Bucket          `msgpack:"h"` // sparse, ascending
+	PerRank    []RankSum         `msgpack:"p"` // ascending
+	Failures   map[string]int64  `msgpack:"f"` // cause → count
+}
+
+// Bucket of a sparse histogram: count values at index (the HdrHistogram
+// counts index for 1 ns … 1 h at 3 digits).
+type Bucket struct {
+	Index int32 `msgpack:"i"`
+	Count int64 `msgpack:"n"`
+}
+
+// RankPhase is how one rank went through one slot.
+type RankPhase struct {
+	Rank    rank.Rank `msgpack:"r"`
+	BeganNS int64     `msgpack:"b"` // when the rank's workers began, ns on the root's clock (the latest of them)
+	EndedNS int64     `msgpack:"e"` // when its own work was over
+	GapNS   int64     `msgpack:"g"` // longest time a worker that had work stood still beyond the wait it asked for
+}
+
+// Barrier is what one process, or several, saw of a barrier; root's clock.
+type Barrier struct {
+	FirstInNS      int64     `msgpack:"fi"` // first and last process ready
+	LastInNS       int64     `msgpack:"li"`
+	LastInProc     rank.Proc `msgpack:"lp"`
+	FirstOutNS     int64     `msgpack:"fo"` // first and last process that heard the go
+	LastOutNS      int64     `msgpack:"lo"`
+	AtNS           int64     `msgpack:"at"` // T, the agreed start
+	FirstReleaseNS int64     `msgpack:"fr"` // first and last worker that really began
+	LastReleaseNS  int64     `msgpack:"lr"`
+}
+
+// Conns counts connections. Planned and Started and so on are over the ranks covered.
+type Conns struct {
+	Planned     int64 `msgpack:"p" json:"planned"`
+	Started     int64 `msgpack:"s" json:"started"`
+	Established int64 `msgpack:"e" json:"established"` // initiator read the answer
+	Accepted    int64 `msgpack:"a" json:"accepted"`    // target wrote the answer
+	Dead        int64 `msgpack:"d" json:"dead"`        // established, but the first round trip never came back
+	Failed      int64 `msgpack:"f" json:"failed"`
+}
+
+// EdgeSum is one edge's share of the connect phase.
+type EdgeSum struct {
+	From        rank.Rank `msgpack:"f" json:"from"`
+	To          rank.Rank `msgpack:"t" json:"to"`
+	Stage       int32     `msgpack:"g" json:"stage"`
+	Weight      float64   `msgpack:"w" json:"weight"`
+	Planned     int64     `msgpack:"p" json:"planned"`
+	Established int64     `msgpack:"e" json:"established"`
+	Failed      int64     `msgpack:"x" json:"failed"`
+	SumNS       int64     `msgpack:"s" json:"full_connect_sum_ns"`
+	MaxNS       int64     `msgpack:"z" json:"full_connect_max_ns"`
+}
+
+// ProcResources is what one process holds.
+type ProcResources struct {
+	Proc        rank.Proc `msgpack:"p" json:"proc"`
+	Moment      string    `msgpack:"m" json:"moment"`       // "before", "peak", "after"
+	FDs         int64     `msgpack:"f" json:"fds"`          // counted by the providers
+	ProcFDs     int64     `msgpack:"pf" json:"process_fds"` // entries of /proc/self/fd less the control plane's; -1 unknown
+	Conns       int64     `msgpack:"c" json:"connections"`
+	Listeners   int64     `msgpack:"l" json:"listeners"`
+	Goroutines  int64     `msgpack:"g" json:"goroutines"`
+	RSSBytes    int64     `msgpack:"r" json:"rss_bytes"`     // shown, not judged
+	ListenDrops int64     `msgpack:"ld" json:"listen_drops"` // -1 not known
+	SYNRetries  int64     `msgpack:"sr" json:"syn_retries"`  // -1 not known
+}
+
+// Summary is the reduction of one slot over a set of processes. Merge is
+// associative and commutative.
+type Summary struct {
+	Seq       int32           `msgpack:"q"`
+	Phase     string          `msgpack:"p"`
+	Round     int32           `msgpack:"r"`
+	Stage     int32           `msgpack:"g"`
+	Covers    []uint64        `msgpack:"c"` // bit set of processes; overlapping merges are refused
+	Barrier   Barrier         `msgpack:"b"`
+	BoundNS   int64           `msgpack:"cb"` // largest clock bound
+	Steps     []StepSum       `msgpack:"s"`
+	Ranks     []RankPhase     `msgpack:"k"`
+	Conns     Conns           `msgpack:"n"`
+	Edges     []EdgeSum       `msgpack:"e"`
+	EdgesMore int64           `msgpack:"em"` // edges left out of Edges by the cap
+	Resources []ProcResources `msgpack:"rs"`
+	Errors    []rank.Error    `msgpack:"er"` // the first few failures, typed (at most MaxErrors)
+	Clocks    []ProcClock     `msgpack:"ck"`
+}
+
+// ProcClock is one process's clock against the root's.
+type ProcClock struct {
+	Proc     rank.Proc `msgpack:"p" json:"proc"`
+	OffsetNS int64     `msgpack:"o" json:"offset_ns"` // root's clock = own clock + offset
+	BoundNS  int64     `msgpack:"b" json:"bound_ns"`
+}

@@ -1,0 +1,129 @@
+package phases
+
+import (
+	"time"
+
+	"rankstorm/rank"
+)
+
+// Time is a moment on the machine's clock, ns. Machines never read a clock.
+type Time = int64
+
+// Slot is one lockstep entry of the schedule.
+type Slot struct {
+	Seq   int32
+	Phase Token
+	Round int32 // 0 … rounds-1; slots outside rounds carry 0
+	Stage int32
+	Hold  time.Duration // --hold of this phase: added to the deadline
+}
+
+// Limits are the deadlines of a job.
+type Limits struct {
+	Phase   time.Duration // from T (plus hold) to the last Done
+	Prepare time.Duration // from Prepare to the last Ready, and from Collect or Abort to the last Summary
+	Margin  time.Duration // member's own deadline after the root's should have come
+	Lead    time.Duration // least distance between Go sent and T
+	MaxTime time.Duration // of the whole job, 0 = none
+}
+
+// InputKind of the root machine.
+type InputKind uint8
+
+// Inputs of the root.
+const (
+	InStart   InputKind = iota + 1 // table sealed: begin the schedule
+	InMessage                      // ↑ message of its own process's member (the top of the tree): Msg
+	InLost                         // a process is known to be gone: Cause names it
+	InTick                         // the clock reached the last Wake
+)
+
+// Input of Root.Step.
+type Input struct {
+	Kind     InputKind
+	Msg      Message
+	Cause    *rank.Error
+	Procs    []rank.Proc   // InLost: the process and those that hang below it
+	TreeTime time.Duration // InStart: measured time of one trip down the tree
+}
+
+// OutputKind of the root machine.
+type OutputKind uint8
+
+// Outputs of the root.
+const (
+	OutDown    OutputKind = iota + 1 // hand Msg to the own member as FromParent
+	OutReduced                       // slot Seq is complete (or given up): Body is its merged summary, nil if none came; Msg.Covers says of whom
+	OutNote                          // tell the user Text
+	OutWake                          // call Step with InTick at At
+	OutFinish                        // the job is over: Code, Cause (nil if clean), Partial
+)
+
+// Output of Root.Step.
+type Output struct {
+	Kind    OutputKind
+	Msg     Message
+	Seq     int32
+	Body    []byte
+	Text    string
+	At      Time
+	Code    int
+	Cause   *rank.Error
+	Partial bool
+}
+
+// MemberInputKind of the member machine.
+type MemberInputKind uint8
+
+// Inputs of a member.
+const (
+	MFromParent    MemberInputKind = iota + 1 // Msg came down (at the root process: from Root)
+	MFromChild                                // Msg came up from child Proc
+	MLocalReady                               // own untimed preparation of Seq is over
+	MLocalDone                                // own initiator work of Seq is over: Failed, Body (exchange contribution)
+	MLocalSummary                             // own summary of Seq: Body
+	MLocalProgress                            // Done, Total of the own process
+	MChildLost                                // link to child Proc closed: Cause
+	MParentLost                               // link to the parent closed: Cause
+	MCancel                                   // a signal: Cause
+	MTick                                     // the clock reached the last Wake
+)
+
+// MemberInput of Member.Step.
+type MemberInput struct {
+	Kind        MemberInputKind
+	Proc        rank.Proc
+	Msg         Message
+	Seq         int32
+	Failed      int64
+	Done, Total int64
+	Body        []byte
+	Cause       *rank.Error
+}
+
+// MemberOutputKind of the member machine.
+type MemberOutputKind uint8
+
+// Outputs of a member.
+const (
+	MUp      MemberOutputKind = iota + 1 // send Msg to the parent (at the root process: to Root)
+	MDown                                // send Msg to every child, or to child Proc only if Proc ≥ 0
+	MPrepare                             // do the untimed work of Seq, then MLocalReady
+	MBegin                               // begin Seq at T (root's clock), then MLocalDone
+	MCollect                             // stop serving Seq, build the summary, then MLocalSummary; Msg.Body is the exchanged whole, Abort says whether work must be broken off
+	MWake                                // call Step with MTick at At
+	MExit                                // leave with Code; Cause says why
+)
+
+// MemberOutput of Member.Step.
+type MemberOutput struct {
+	Kind  MemberOutputKind
+	Proc  rank.Proc
+	Msg   Message
+	Seq   int32
+	T     Time
+	At    Time
+	Abort bool
+	Code  int
+	Cause *rank.Error
+}
