@@ -1,0 +1,42 @@
+# One name per thing a person does here; .ci/run calls the same ones.
+GO      ?= go
+BIN     ?= bin/rankstorm
+LINT    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME ?= 10s
+
+.PHONY: all build static test lint fmt cover fuzz-short bench clean
+
+all: build
+
+build:
+	$(GO) build -o $(BIN) ./cmd/rankstorm
+
+# One file without any shared library.
+static:
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN) ./cmd/rankstorm
+
+test:
+	test/run.sh
+
+# The linter is a tool of its own module: go run fetches and caches it, go.mod does not know it.
+lint:
+	$(GO) vet ./...
+	$(GO) run $(LINT) run ./...
+
+fmt:
+	gofmt -w $$(git ls-files '*.go')
+
+cover:
+	$(GO) test -count=1 -coverprofile=cover.prof -coverpkg=./... ./...
+	$(GO) tool cover -func=cover.prof | tail -n 1
+
+# Every fuzz target for FUZZTIME each, one after the other.
+fuzz-short:
+	test/fuzz.sh $(FUZZTIME)
+
+# Ratios against the peers on this machine; not part of the tests.
+bench: build
+	bench/run.sh
+
+clean:
+	rm -rf bin bench/out cover.prof
