@@ -1,0 +1,167 @@
+package rendezvous
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// First bytes of a stream to a process's own port: they say what it is for.
+const (
+	kindKnock  = 'K'
+	kindGossip = 'G'
+	kindLink   = 'C'
+)
+
+const (
+	firstByteTimeout = 5 * time.Second // for the first byte, and for the hello of a control link
+	maxHalfOpen      = 128             // streams that have not said what they are
+)
+
+// mux accepts streams and hands each to the handler of its first byte. What
+// says nothing in time, or something unknown, is closed without a word. At
+// most maxHalfOpen streams may be undecided: the oldest has to go when one
+// more comes, so that mute connections cannot keep the others out.
+type mux struct {
+	mu        sync.Mutex
+	handlers  map[byte]func(net.Conn)
+	listeners map[net.Listener]struct{}
+	halfOpen  map[net.Conn]uint64 // with the number of its acceptance
+	accepted  uint64
+	closed    bool
+	wg        sync.WaitGroup
+}
+
+func newMux() *mux {
+	return &mux{
+		handlers:  map[byte]func(net.Conn){},
+		listeners: map[net.Listener]struct{}{},
+		halfOpen:  map[net.Conn]uint64{},
+	}
+}
+
+// handle sets the handler of a first byte, in place of the one before. It runs
+// in a goroutine of the stream, which it owns.
+func (m *mux) handle(kind byte, f func(net.Conn)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.handlers[kind] = f
+}
+
+// serve accepts on ln until ln or the mux is closed, in the background.
+func (m *mux) serve(ln net.Listener) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		ln.Close()
+		return
+	}
+	m.listeners[ln] = struct{}{}
+	m.wg.Add(1)
+	go m.accept(ln)
+}
+
+func (m *mux) accept(ln net.Listener) {
+	defer m.wg.Done()
+	pause := time.Duration(0)
+	for {
+		conn, err := ln.Accept()
+		if err == nil {
+			pause = 0
+			m.admit(conn)
+			continue
+		}
+		m.mu.Lock()
+		over := m.closed
+		if !over {
+			if ne, ok := err.(net.Error); !ok || !isPassing(ne) {
+				delete(m.listeners, ln)
+				over = true
+			}
+		}
+		m.mu.Unlock()
+		if over {
+			ln.Close()
+			return
+		}
+		// Out of descriptors or memory: those come back, the listener stays.
+		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+		time.Sleep(pause)
+	}
+}
+
+// admit starts the goroutine that waits for the first byte.
+func (m *mux) admit(conn net.Conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		conn.Close()
+		return
+	}
+	if len(m.halfOpen) >= maxHalfOpen {
+		var oldest net.Conn
+		for c, number := range m.halfOpen {
+			if oldest == nil || number < m.halfOpen[oldest] {
+				oldest = c
+			}
+		}
+		delete(m.halfOpen, oldest)
+		oldest.Close()
+	}
+	m.accepted++
+	m.halfOpen[conn] = m.accepted
+	m.wg.Add(1)
+	go m.decide(conn)
+}
+
+func (m *mux) decide(conn net.Conn) {
+	defer m.wg.Done()
+	var first [1]byte
+	conn.SetReadDeadline(time.Now().Add(firstByteTimeout))
+	_, err := conn.Read(first[:])
+	m.mu.Lock()
+	f := m.handlers[first[0]]
+	if err != nil || f == nil || m.closed {
+		delete(m.halfOpen, conn)
+		m.mu.Unlock()
+		conn.Close()
+		return
+	}
+	if first[0] != kindLink { // a control link stays undecided until its hello
+		delete(m.halfOpen, conn)
+	}
+	m.mu.Unlock()
+	conn.SetReadDeadline(time.Time{})
+	f(conn)
+}
+
+// settle ends the half-open state of a stream; false: it was pushed out.
+func (m *mux) settle(conn net.Conn) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.halfOpen[conn]
+	delete(m.halfOpen, conn)
+	return ok && !m.closed
+}
+
+// close ends all listeners and undecided streams and waits for the goroutines.
+// Handlers are waited for: they must end when their own side is closed.
+func (m *mux) close() {
+	m.mu.Lock()
+	m.closed = true
+	for ln := range m.listeners {
+		ln.Close()
+	}
+	for conn := range m.halfOpen {
+		conn.Close()
+	}
+	clear(m.halfOpen)
+	m.mu.Unlock()
+	m.wg.Wait()
+}
+
+// isPassing says that accept may work again later (EMFILE, ECONNABORTED …).
+func isPassing(err net.Error) bool {
+	//lint:ignore SA1019 for accept, Temporary is still the one thing that tells
+	return err.Temporary() || err.Timeout()
+}
