@@ -34,6 +34,7 @@ type Moments struct {
 type RankSum struct {
 	Rank rank.Rank `msgpack:"r"`
 	Moments
+	Failed     int64 `msgpack:"x"` // connections of this rank that failed in this step
 	FirstBegin int64 `msgpack:"b"` // ns on the root's clock
 	LastEnd    int64 `msgpack:"e"`
 }
@@ -67,7 +68,8 @@ type RankPhase struct {
 	GapNS   int64     `msgpack:"g"` // longest time a worker that had work stood still beyond the wait it asked for
 }
 
-// Barrier is what one process, or several, saw of a barrier; root's clock.
+// Barrier is what one process, or several, saw of a barrier; root's clock. A
+// pair (first, last) whose both values are 0 was not measured.
 type Barrier struct {
 	FirstInNS      int64     `msgpack:"fi"` // first and last process ready
 	LastInNS       int64     `msgpack:"li"`
@@ -119,21 +121,22 @@ type ProcResources struct {
 // Summary is the reduction of one slot over a set of processes. Merge is
 // associative and commutative.
 type Summary struct {
-	Seq       int32           `msgpack:"q"`
-	Phase     string          `msgpack:"p"`
-	Round     int32           `msgpack:"r"`
-	Stage     int32           `msgpack:"g"`
-	Covers    []uint64        `msgpack:"c"` // bit set of processes; overlapping merges are refused
-	Barrier   Barrier         `msgpack:"b"`
-	BoundNS   int64           `msgpack:"cb"` // largest clock bound
-	Steps     []StepSum       `msgpack:"s"`
-	Ranks     []RankPhase     `msgpack:"k"`
-	Conns     Conns           `msgpack:"n"`
-	Edges     []EdgeSum       `msgpack:"e"`
-	EdgesMore int64           `msgpack:"em"` // edges left out of Edges by the cap
-	Resources []ProcResources `msgpack:"rs"`
-	Errors    []rank.Error    `msgpack:"er"` // the first few failures, typed (at most MaxErrors)
-	Clocks    []ProcClock     `msgpack:"ck"`
+	Seq        int32           `msgpack:"q"`
+	Phase      string          `msgpack:"p"`
+	Round      int32           `msgpack:"r"`
+	Stage      int32           `msgpack:"g"`
+	Covers     []uint64        `msgpack:"c"` // bit set of processes; overlapping merges are refused
+	Barrier    Barrier         `msgpack:"b"`
+	BoundNS    int64           `msgpack:"cb"` // largest clock bound
+	Steps      []StepSum       `msgpack:"s"`
+	Ranks      []RankPhase     `msgpack:"k"`
+	Conns      Conns           `msgpack:"n"`
+	Edges      []EdgeSum       `msgpack:"e"`
+	EdgesMore  int64           `msgpack:"em"` // edges left out of Edges by the cap
+	Resources  []ProcResources `msgpack:"rs"`
+	Errors     []rank.Error    `msgpack:"er"` // failures, typed: at most MaxErrors, the first in the order of compareErrors
+	ErrorsMore int64           `msgpack:"eo"` // failures left out of Errors by the cap
+	Clocks     []ProcClock     `msgpack:"ck"`
 }
 
 // ProcClock is one process's clock against the root's.

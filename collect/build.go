@@ -1,0 +1,529 @@
+package collect
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"rankstorm/rank"
+)
+
+// Meta is what a document says about the job as a whole.
+type Meta struct {
+	RunID      string
+	JobKey     string
+	StartedUTC string // RFC 3339
+	StartNS    int64  // start of the run on the root's clock: moments count from here
+	Version    string
+	BuildID    string
+	Args       []string
+	Settings   []rank.KV
+	Limits     []Limit
+
+	Transport   string
+	Connect     string // shape as the flag spells it
+	Poll        string // wait policy, "" if there is none
+	Topology    rank.Params
+	Params      []rank.KV // the topology's parameters as text
+	Stages      int
+	Edges       int64
+	Connections int // per edge
+	Rounds      int // asked for, ≥ 1
+
+	Procs        int
+	RanksPerProc int
+	Ranks        []RankMeta // ascending, all of them
+}
+
+// RankMeta places one rank.
+type RankMeta struct {
+	Rank      rank.Rank
+	Proc      rank.Proc
+	Host      string
+	PID       int
+	LocalRank int
+}
+
+// Limit is one limit of the root process, for instance "open_files".
+type Limit struct {
+	Name  string
+	Value int64
+}
+
+// builder is the state that AddSlot keeps until Finish.
+type builder struct {
+	startNS int64
+	phases  []*phaseBuild // in order of their first slot
+	clocks  map[rank.Proc]ProcClock
+	edges   []EdgeDoc // ascending
+	before  map[rank.Proc]ProcResources
+	peak    map[rank.Proc]ProcResources
+	after   map[rank.Proc]ProcResources
+	errors  []rank.Error
+	cut     int64
+}
+
+// phaseBuild merges the slots of one phase.
+type phaseBuild struct {
+	doc   PhaseDoc
+	seq   int32
+	steps []StepSum
+	walls map[[2]string]int64 // step, side → Σ over slots
+	ranks map[rank.Rank]RankPhaseDoc
+}
+
+// NewDocument begins a document.
+func NewDocument(m Meta) *Document {
+	d := &Document{
+		Schema: SchemaName, RunID: m.RunID, JobKey: m.JobKey, StartedUTC: m.StartedUTC,
+		Version: m.Version, BuildID: m.BuildID,
+		Args: append([]string{}, m.Args...), Settings: toMap(m.Settings), Limits: map[string]int64{},
+		Transport: m.Transport, Connect: m.Connect,
+		Topology: Topology{Name: m.Topology.Name, Stages: int64(m.Stages), Params: toMap(m.Params)},
+		Size:     int64(m.Procs) * int64(m.RanksPerProc), Procs: int64(m.Procs), RanksPerProc: int64(m.RanksPerProc),
+		VirtualRanks: m.RanksPerProc > 1,
+		Edges:        m.Edges, ConnsPerEdge: int64(m.Connections), RoundsAsked: int64(m.Rounds),
+		Hosts: []Host{}, Clock: []ProcClock{}, Barriers: []BarrierDoc{}, Ranks: []RankDoc{}, Phases: []PhaseDoc{},
+		Rounds: []RoundDoc{}, EdgeList: []EdgeDoc{}, Resources: []ResourceDoc{}, Errors: []ErrorDoc{},
+		Causes: []Cause{}, Warnings: []string{},
+		build: &builder{
+			startNS: m.StartNS, clocks: map[rank.Proc]ProcClock{},
+			before: map[rank.Proc]ProcResources{}, peak: map[rank.Proc]ProcResources{}, after: map[rank.Proc]ProcResources{},
+		},
+	}
+	if m.Poll != "" {
+		d.Poll = &m.Poll
+	}
+	for _, l := range m.Limits {
+		d.Limits[l.Name] = l.Value
+	}
+	index := map[string]int{}
+	lastProc := map[string]rank.Proc{}
+	for _, r := range m.Ranks {
+		d.Ranks = append(d.Ranks, RankDoc{Rank: r.Rank, Proc: r.Proc, Host: r.Host, PID: int64(r.PID), LocalRank: int64(r.LocalRank)})
+		i, ok := index[r.Host]
+		if !ok {
+			i = len(d.Hosts)
+			index[r.Host] = i
+			d.Hosts = append(d.Hosts, Host{Host: r.Host})
+		}
+		d.Hosts[i].Ranks++
+		if last, seen := lastProc[r.Host]; !seen || last != r.Proc {
+			d.Hosts[i].Procs++
+			lastProc[r.Host] = r.Proc
+		}
+	}
+	return d
+}
+
+func toMap(kv []rank.KV) map[string]string {
+	m := make(map[string]string, len(kv))
+	for _, e := range kv {
+		m[e.Key] = e.Value
+	}
+	return m
+}
+
+// Warn adds a line that the reader must see beside the figures.
+func (d *Document) Warn(text string) {
+	if len(d.Warnings) < MaxWarnings && !slices.Contains(d.Warnings, text) {
+		d.Warnings = append(d.Warnings, text)
+	}
+}
+
+// AddPhase adds a phase that is no slot of the schedule (gather, seal): it
+// began at beganNS on the root's clock and took wallNS.
+func (d *Document) AddPhase(phase string, beganNS, wallNS int64) {
+	b := d.build
+	began := beganNS - b.startNS
+	b.phases = append(b.phases, &phaseBuild{
+		seq: -1,
+		doc: PhaseDoc{Phase: phase, Slots: 1, BeganNS: &began, WallNS: &wallNS},
+	})
+}
+
+// AddSlot merges the summary of one slot of the schedule. Slots of one phase
+// (rounds, stages) are merged. Call it once per slot, in the order of the
+// schedule. A summary that contradicts what is there is an error and leaves its
+// figures out.
+func (d *Document) AddSlot(s *Summary) error {
+	b := d.build
+	if b == nil {
+		return fmt.Errorf("add slot %d (%s): the document is finished", s.Seq, s.Phase)
+	}
+	conns, err := d.Connections.plus(s.Conns)
+	if err != nil {
+		return fmt.Errorf("add slot %d (%s): %w", s.Seq, s.Phase, err)
+	}
+	i := slices.IndexFunc(b.phases, func(p *phaseBuild) bool { return p.doc.Phase == s.Phase && p.seq >= 0 })
+	var p *phaseBuild
+	if i < 0 {
+		round, stage := s.Round, s.Stage
+		p = &phaseBuild{seq: s.Seq, doc: PhaseDoc{Phase: s.Phase, Round: &round, Stage: &stage},
+			walls: map[[2]string]int64{}, ranks: map[rank.Rank]RankPhaseDoc{}}
+	} else {
+		p = b.phases[i]
+	}
+	steps, err := mergeSteps(p.steps, s.Steps, true)
+	if err != nil {
+		return fmt.Errorf("add slot %d (%s): %w", s.Seq, s.Phase, err)
+	}
+	if i < 0 {
+		b.phases = append(b.phases, p)
+	}
+	p.steps = steps
+	d.Connections = conns
+	p.add(s, b.startNS)
+	d.addBarrier(s)
+	d.addRound(s)
+	for _, c := range s.Clocks {
+		b.clocks[c.Proc] = c
+	}
+	b.addEdges(s.Edges)
+	b.addResources(s.Resources)
+	var cut int64
+	b.errors, cut = capErrors(append(b.errors, s.Errors...))
+	b.cut += cut + s.ErrorsMore
+	return nil
+}
+
+func (p *phaseBuild) add(s *Summary, startNS int64) {
+	if p.doc.Round != nil && *p.doc.Round != s.Round {
+		p.doc.Round = nil
+	}
+	if p.doc.Stage != nil && *p.doc.Stage != s.Stage {
+		p.doc.Stage = nil
+	}
+	p.doc.Slots++
+	p.seq = min(p.seq, s.Seq)
+	if began, wall, ok := s.span(); ok {
+		began -= startNS
+		if p.doc.BeganNS == nil || began < *p.doc.BeganNS {
+			p.doc.BeganNS = &began
+		}
+		if p.doc.WallNS != nil {
+			wall += *p.doc.WallNS
+		}
+		p.doc.WallNS = &wall
+	}
+	if p.doc.BoundNS == nil || *p.doc.BoundNS < s.BoundNS {
+		bound := s.BoundNS
+		p.doc.BoundNS = &bound
+	}
+	for _, st := range s.Steps {
+		if st.Total.Count > 0 {
+			p.walls[[2]string{st.Step, st.Side}] += st.LastEnd - st.FirstBegin
+		}
+	}
+	for _, r := range s.Ranks {
+		one := RankPhaseDoc{Rank: r.Rank, BusyNS: r.EndedNS - r.BeganNS, GapNS: r.GapNS}
+		if s.Barrier.AtNS != 0 {
+			late := r.BeganNS - s.Barrier.AtNS
+			one.LateNS = &late
+		}
+		if old, ok := p.ranks[r.Rank]; ok {
+			one.BusyNS, one.GapNS = max(one.BusyNS, old.BusyNS), max(one.GapNS, old.GapNS)
+			one.LateNS = maxOf(one.LateNS, old.LateNS)
+		}
+		p.ranks[r.Rank] = one
+	}
+}
+
+// span is when the first rank began and how long until the last one ended.
+func (s *Summary) span() (beganNS, wallNS int64, ok bool) {
+	for i, r := range s.Ranks {
+		if i == 0 || r.BeganNS < beganNS {
+			beganNS = r.BeganNS
+		}
+	}
+	for i, r := range s.Ranks {
+		if i == 0 || r.EndedNS-beganNS > wallNS {
+			wallNS = r.EndedNS - beganNS
+		}
+	}
+	return beganNS, wallNS, len(s.Ranks) > 0
+}
+
+func (d *Document) addRound(s *Summary) {
+	if len(d.Rounds) >= MaxRounds {
+		d.RoundsMore++
+		return
+	}
+	r := RoundDoc{Seq: s.Seq, Phase: s.Phase, Round: s.Round, Stage: s.Stage}
+	if began, wall, ok := s.span(); ok {
+		began -= d.build.startNS
+		r.BeganNS, r.WallNS = &began, &wall
+	}
+	d.Rounds = append(d.Rounds, r)
+}
+
+func (d *Document) addBarrier(s *Summary) {
+	if len(d.Barriers) >= MaxBarriers {
+		d.BarriersMore++
+		return
+	}
+	b := s.Barrier
+	out := BarrierDoc{Seq: s.Seq, Phase: s.Phase, Round: s.Round, Stage: s.Stage, BoundNS: s.BoundNS}
+	rel := func(ns int64) *int64 { ns -= d.build.startNS; return &ns }
+	if has(b.FirstInNS, b.LastInNS) > 0 {
+		out.FirstInNS, out.LastInNS, out.LastInProc = rel(b.FirstInNS), rel(b.LastInNS), &b.LastInProc
+	}
+	if has(b.FirstOutNS, b.LastOutNS) > 0 {
+		out.FirstOutNS, out.LastOutNS = rel(b.FirstOutNS), rel(b.LastOutNS)
+	}
+	if b.AtNS != 0 {
+		out.AtNS = rel(b.AtNS)
+	}
+	if has(b.FirstReleaseNS, b.LastReleaseNS) > 0 {
+		out.FirstReleaseNS, out.LastReleaseNS = rel(b.FirstReleaseNS), rel(b.LastReleaseNS)
+		skew := b.LastReleaseNS - b.FirstReleaseNS
+		out.ReleaseSkewNS = &skew
+	}
+	if out.LastInNS != nil && out.LastOutNS != nil {
+		took := b.LastOutNS - b.LastInNS
+		out.BarrierNS = &took
+	}
+	d.Barriers = append(d.Barriers, out)
+}
+
+func (b *builder) addEdges(edges []EdgeSum) {
+	if len(edges) == 0 {
+		return
+	}
+	out := make([]EdgeDoc, 0, max(len(b.edges), len(edges)))
+	old := b.edges
+	key := func(e EdgeDoc) EdgeSum { return EdgeSum{From: e.From, To: e.To, Stage: e.Stage} }
+	for _, e := range edges {
+		for len(old) > 0 && key(old[0]).compare(e) < 0 {
+			out, old = append(out, old[0]), old[1:]
+		}
+		one := EdgeDoc{From: e.From, To: e.To, Stage: e.Stage, Weight: e.Weight, Planned: e.Planned,
+			Established: e.Established, Failed: e.Failed, Rounds: 1}
+		if e.Established > 0 {
+			one.SumNS, one.MaxNS = &e.SumNS, &e.MaxNS
+		}
+		if len(old) > 0 && key(old[0]).compare(e) == 0 {
+			one.Planned += old[0].Planned
+			one.Established += old[0].Established
+			one.Failed += old[0].Failed
+			one.Rounds += old[0].Rounds
+			one.MaxNS = maxOf(one.MaxNS, old[0].MaxNS)
+			one.SumNS = sumOf(one.SumNS, old[0].SumNS)
+			old = old[1:]
+		}
+		out = append(out, one)
+	}
+	b.edges = capEdgeDocs(append(out, old...))
+}
+
+// capEdgeDocs applies the cap of summaries to the edges of several slots.
+func capEdgeDocs(edges []EdgeDoc) []EdgeDoc {
+	if len(edges) <= EdgesFirst+EdgesWorst+EdgesSampled {
+		return edges
+	}
+	sums := make([]EdgeSum, len(edges))
+	for i, e := range edges {
+		sums[i] = EdgeSum{From: e.From, To: e.To, Stage: e.Stage}
+		if e.MaxNS != nil {
+			sums[i].MaxNS = *e.MaxNS
+		}
+	}
+	kept, _ := capEdges(sums)
+	out := make([]EdgeDoc, 0, len(kept))
+	for _, e := range edges {
+		if len(kept) > 0 && e.From == kept[0].From && e.To == kept[0].To && e.Stage == kept[0].Stage {
+			out, kept = append(out, e), kept[1:]
+		}
+	}
+	return out
+}
+
+// addResources keeps the first "before", the largest "peak" of every figure and
+// the last "after".
+func (b *builder) addResources(list []ProcResources) {
+	for _, r := range list {
+		switch r.Moment {
+		case "before":
+			if _, seen := b.before[r.Proc]; !seen {
+				b.before[r.Proc] = r
+			}
+		case "after":
+			b.after[r.Proc] = r
+		case "peak":
+			if old, seen := b.peak[r.Proc]; seen {
+				r.FDs, r.ProcFDs, r.Conns = max(r.FDs, old.FDs), max(r.ProcFDs, old.ProcFDs), max(r.Conns, old.Conns)
+				r.Listeners, r.Goroutines = max(r.Listeners, old.Listeners), max(r.Goroutines, old.Goroutines)
+				r.RSSBytes, r.ListenDrops = max(r.RSSBytes, old.RSSBytes), max(r.ListenDrops, old.ListenDrops)
+				r.SYNRetries = max(r.SYNRetries, old.SYNRetries)
+			}
+			b.peak[r.Proc] = r
+		}
+	}
+}
+
+// Finish completes the document: figures, resources, causes, exit. What the
+// document itself shows wins over a clean code: failed or dead connections and
+// leaks make it 1 (see Verdict), so use d.Exit.Code afterwards. Finish may be
+// called once; later calls change the exit only.
+func (d *Document) Finish(e Exit) {
+	if b := d.build; b != nil {
+		slices.SortStableFunc(b.phases, func(x, y *phaseBuild) int { return cmp.Compare(x.seq, y.seq) })
+		for _, p := range b.phases {
+			d.Phases = append(d.Phases, p.finish(b.startNS))
+		}
+		d.finishRanks()
+		for _, proc := range slices.Sorted(maps.Keys(b.clocks)) {
+			d.Clock = append(d.Clock, b.clocks[proc])
+		}
+		d.EdgeList = append(d.EdgeList, b.edges...)
+		if len(b.edges) > 0 {
+			d.EdgesMore = max(0, d.Edges-int64(len(b.edges)))
+		}
+		d.finishResources()
+		for i := range b.errors {
+			d.Errors = append(d.Errors, errorDoc(&b.errors[i]))
+		}
+		d.ErrorsMore = b.cut
+		d.build = nil
+		d.Causes = append(d.Causes, Diagnose(d)...)
+	}
+	if e.Code == 0 {
+		if code, text := d.Verdict(); code != 0 {
+			kind := kindNames[rank.KindFailed]
+			e.Code, e.Cause, e.Text = code, &kind, text
+		}
+	}
+	d.Exit = &e
+}
+
+func (d *Document) finishRanks() {
+	late, gap := map[rank.Rank]*int64{}, map[rank.Rank]*int64{}
+	for _, p := range d.Phases {
+		for _, r := range p.Ranks {
+			late[r.Rank] = maxOf(late[r.Rank], r.LateNS)
+			gap[r.Rank] = maxOf(gap[r.Rank], &r.GapNS)
+		}
+	}
+	for i := range d.Ranks {
+		d.Ranks[i].LatenessNS, d.Ranks[i].GapNS = late[d.Ranks[i].Rank], gap[d.Ranks[i].Rank]
+	}
+}
+
+func (d *Document) finishResources() {
+	hosts := map[rank.Proc]string{}
+	for _, r := range d.Ranks {
+		hosts[r.Proc] = r.Host
+	}
+	procs := map[rank.Proc]bool{}
+	b := d.build
+	for _, m := range []map[rank.Proc]ProcResources{b.before, b.peak, b.after} {
+		for p := range m {
+			procs[p] = true
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(procs)) {
+		d.Resources = append(d.Resources, ResourceDoc{Proc: p, Host: hosts[p], Before: held(b.before, p), Peak: held(b.peak, p), After: held(b.after, p)})
+	}
+}
+
+func held(m map[rank.Proc]ProcResources, p rank.Proc) *Held {
+	r, ok := m[p]
+	if !ok {
+		return nil
+	}
+	known := func(v int64) *int64 {
+		if v < 0 {
+			return nil
+		}
+		return &v
+	}
+	return &Held{FDs: r.FDs, ProcFDs: known(r.ProcFDs), Conns: r.Conns, Listeners: r.Listeners, Goroutines: r.Goroutines,
+		RSSBytes: r.RSSBytes, ListenDrops: known(r.ListenDrops), SYNRetries: known(r.SYNRetries)}
+}
+
+func (p *phaseBuild) finish(startNS int64) PhaseDoc {
+	doc := p.doc
+	doc.Steps, doc.Ranks = []StepDoc{}, []RankPhaseDoc{}
+	for _, s := range p.steps {
+		if s.Total.Count == 0 && len(s.Failures) == 0 {
+			continue
+		}
+		doc.Steps = append(doc.Steps, stepDoc(s, p.walls[[2]string{s.Step, s.Side}], startNS))
+	}
+	for _, r := range slices.Sorted(maps.Keys(p.ranks)) {
+		doc.Ranks = append(doc.Ranks, p.ranks[r])
+	}
+	return doc
+}
+
+func stepDoc(s StepSum, wall, startNS int64) StepDoc {
+	out := StepDoc{Step: s.Step, Side: s.Side, Count: s.Total.Count, Failures: map[string]int64{},
+		Classes: map[string]MomentsDoc{}, Hist: [][2]int64{}, PerRank: []PerRankDoc{}}
+	for cause, n := range s.Failures {
+		out.Failures[cause] = n
+		out.Failed += n
+	}
+	if m := s.Total; m.Count > 0 {
+		out.SumNS, out.MinNS, out.MaxNS = &m.SumNS, &m.MinNS, &m.MaxNS
+		out.MinEdge, out.MaxEdge = connDoc(m.MinEdge), connDoc(m.MaxEdge)
+		if s.Side != SideTarget {
+			out.WallNS = &wall
+		}
+	}
+	for _, q := range []struct {
+		q  Permille
+		to **int64
+	}{{P50, &out.P50NS}, {P90, &out.P90NS}, {P99, &out.P99NS}, {P999, &out.P999NS}} {
+		if ns, ok := Quantile(s.Hist, q.q, s.Total.MinNS, s.Total.MaxNS); ok {
+			*q.to = &ns
+		}
+	}
+	for class, m := range s.Classes {
+		if name, ok := classNames[class]; ok && m.Count > 0 {
+			out.Classes[name] = MomentsDoc{Count: m.Count, SumNS: m.SumNS, MinNS: m.MinNS, MaxNS: m.MaxNS,
+				MinEdge: connDoc(m.MinEdge), MaxEdge: connDoc(m.MaxEdge)}
+		}
+	}
+	for _, b := range s.Hist {
+		out.Hist = append(out.Hist, [2]int64{bucketUpper(b.Index), b.Count})
+	}
+	for _, r := range s.PerRank {
+		one := PerRankDoc{Rank: r.Rank, Count: r.Count, Failed: r.Failed}
+		if r.Count > 0 {
+			one.SumNS, one.MinNS, one.MaxNS = &r.SumNS, &r.MinNS, &r.MaxNS
+			one.MinEdge, one.MaxEdge = connDoc(r.MinEdge), connDoc(r.MaxEdge)
+			begin, end := r.FirstBegin-startNS, r.LastEnd-startNS
+			one.FirstBeginNS, one.LastEndNS = &begin, &end
+		}
+		out.PerRank = append(out.PerRank, one)
+	}
+	return out
+}
+
+var classNames = map[Class]string{ClassSameHost: "same_host", ClassOtherHost: "other_host"}
+
+func connDoc(e EdgeConn) *ConnDoc {
+	if e.To == rank.None {
+		return &ConnDoc{From: e.From}
+	}
+	return &ConnDoc{From: e.From, To: &e.To, Conn: &e.Conn}
+}
+
+func maxOf(a, b *int64) *int64 {
+	if a == nil || b != nil && *b > *a {
+		return b
+	}
+	return a
+}
+
+func sumOf(a, b *int64) *int64 {
+	if a == nil {
+		return b
+	}
+	if b == nil {
+		return a
+	}
+	sum := *a + *b
+	return &sum
+}

@@ -1,0 +1,292 @@
+package collect
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"rankstorm/rank"
+)
+
+// Thresholds of a straggler. All must be passed, so that a healthy job stays
+// without cause lines.
+const (
+	stragglerFloorNS = 5_000_000 // below 5 ms nobody is called late
+	stragglerTimes   = 10        // × the median of the other ranks
+	stragglerZ       = 3.5       // robust z, judged from four ranks on
+	stragglerMost    = 3         // named per phase; the others are counted
+)
+
+// Diagnose finds what explains a slow or failed job, from the document alone:
+//
+//   - straggler: a rank that began a phase late (late_ns);
+//   - stall: a rank whose worker stood still with work at hand (gap_ns);
+//   - failed, dead: connections by cause, with the rank or peer that most have in common;
+//   - drops: a listener's queue overflowed;
+//   - leak: what was not brought back to the baseline.
+//
+// A rank is an outlier if its value is ≥ 5 ms, ≥ 10 × the median of the other
+// ranks, above it by more than twice the clock bound, and, with four ranks or
+// more, its robust z = 0.6745 × (value − median) / MAD is ≥ 3.5 (median and
+// median absolute deviation over all ranks). A single rank is never compared.
+func Diagnose(d *Document) []Cause {
+	out := []Cause{}
+	hosts := map[rank.Rank]string{}
+	for _, r := range d.Ranks {
+		hosts[r.Rank] = r.Host
+	}
+	for _, p := range d.Phases {
+		out = append(out, stragglers(d, p, hosts)...)
+	}
+	out = append(out, failedConnections(d, hosts)...)
+	if n := d.Connections.Dead; n > 0 {
+		out = append(out, Cause{Kind: "dead", Phase: "probe", Count: &n,
+			Evidence: fmt.Sprintf("probe: %s of %s established connections carried no round trip", formatCount(n), formatCount(d.Connections.Established)),
+			Fix:      "look for a middlebox or firewall that accepts for the target, or a target that stopped"})
+	}
+	out = append(out, drops(d)...)
+	return append(out, leakCauses(d)...)
+}
+
+// rankValue is one rank's figure of a phase.
+type rankValue struct {
+	rank rank.Rank
+	ns   int64
+}
+
+func stragglers(d *Document, p PhaseDoc, hosts map[rank.Rank]string) []Cause {
+	var late, gap []rankValue
+	for _, r := range p.Ranks {
+		if r.LateNS != nil {
+			late = append(late, rankValue{r.Rank, *r.LateNS})
+		}
+		gap = append(gap, rankValue{r.Rank, r.GapNS})
+	}
+	var bound int64
+	if p.BoundNS != nil {
+		bound = *p.BoundNS
+	}
+	var out []Cause
+	named := map[rank.Rank]bool{}
+	report := func(kind string, list []rankValue, bound int64, what string) {
+		found, median := outliers(list, bound)
+		for i, v := range found {
+			if named[v.rank] {
+				continue // the larger of two signs of the same delay is enough
+			}
+			if i == stragglerMost {
+				out[len(out)-1].Evidence += fmt.Sprintf("; %s more ranks like it", formatCount(int64(len(found)-i)))
+				break
+			}
+			named[v.rank] = true
+			r, ns := v.rank, v.ns
+			proc := procOf(d, r)
+			out = append(out, Cause{Kind: kind, Rank: &r, Proc: &proc, Host: hosts[r], Phase: p.Phase, ValueNS: &ns,
+				Evidence: fmt.Sprintf("%s: rank %d (%s) %s %s; median of the other %s ranks %s",
+					p.Phase, r, hosts[r], what, formatDuration(ns), formatCount(int64(len(list)-1)), formatDuration(median)),
+				Fix: "look for load, throttling or a stopped process on " + hosts[r]})
+		}
+	}
+	lateWorst, gapWorst := worst(late), worst(gap)
+	first := func() { report("straggler", late, bound, "began late by") }
+	second := func() { report("stall", gap, 0, "stood still with work at hand for") }
+	if gapWorst > lateWorst {
+		first, second = second, first
+	}
+	first()
+	second()
+	return out
+}
+
+func worst(list []rankValue) int64 {
+	var w int64
+	for _, v := range list {
+		w = max(w, v.ns)
+	}
+	return w
+}
+
+// outliers returns the ranks that stand out, the worst first, and the median of
+// the ranks other than the worst.
+func outliers(list []rankValue, boundNS int64) (found []rankValue, median int64) {
+	if len(list) < 2 {
+		return nil, 0
+	}
+	sorted := slices.SortedFunc(slices.Values(list), func(x, y rankValue) int {
+		return cmp.Or(cmp.Compare(x.ns, y.ns), cmp.Compare(y.rank, x.rank))
+	})
+	values := make([]int64, len(sorted))
+	for i, v := range sorted {
+		values[i] = v.ns
+	}
+	all := medianOf(values)
+	// Leaving the worst out keeps it from hiding behind itself in small jobs.
+	median = medianOf(values[:len(values)-1])
+	deviations := make([]int64, len(values))
+	for i, v := range values {
+		deviations[i] = max(v-all, all-v)
+	}
+	slices.Sort(deviations)
+	// A MAD below 1 µs is finer than the values mean anything.
+	mad := max(medianOf(deviations), 1000)
+	for _, v := range slices.Backward(sorted) {
+		z := 0.6745 * float64(v.ns-all) / float64(mad)
+		if v.ns < stragglerFloorNS || v.ns < stragglerTimes*max(median, 0) || v.ns-median <= 2*boundNS ||
+			len(sorted) >= 4 && z < stragglerZ {
+			break
+		}
+		found = append(found, v)
+	}
+	return found, median
+}
+
+// medianOf an ascending list; of an even one the mean of the two in the middle.
+func medianOf(sorted []int64) int64 {
+	n := len(sorted)
+	if n == 0 {
+		return 0
+	}
+	if n%2 == 1 {
+		return sorted[n/2]
+	}
+	a, b := sorted[n/2-1], sorted[n/2]
+	return a + (b-a)/2
+}
+
+func procOf(d *Document, r rank.Rank) rank.Proc {
+	if d.RanksPerProc > 0 {
+		return rank.Proc(int64(r) / d.RanksPerProc)
+	}
+	return rank.Proc(r)
+}
+
+// fixes per failure cause, in the words of transport.Cause.
+var fixes = map[string]string{
+	"refused":     "the target's listener is gone or was never there: look at that rank's errors",
+	"unreachable": "check the route and the address given with -b or -B",
+	"timeout":     "raise --backlog and net.core.somaxconn, or pace the storm with --connect parallel=W or rate=R",
+	"reset":       "raise --backlog and net.core.somaxconn; with net.ipv4.tcp_abort_on_overflow=1 a full queue resets",
+	"no ports":    "widen net.ipv4.ip_local_port_range, bind more addresses with -b, or use fewer connections",
+	"no fds":      "raise the limit with ulimit -n",
+	"no memory":   "raise net.ipv4.tcp_mem or use fewer connections",
+	"permission":  "a firewall rule or security policy forbids it",
+	"bad hello":   "something else listens on that address, or processes of two jobs met",
+}
+
+func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
+	var out []Cause
+	for _, p := range d.Phases {
+		total := map[string]int64{}
+		byRank := map[rank.Rank]int64{}
+		var n int64
+		for _, s := range p.Steps {
+			for cause, k := range s.Failures {
+				total[cause] += k
+				n += k
+			}
+			for _, r := range s.PerRank {
+				byRank[r.Rank] += r.Failed
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		causes := slices.SortedFunc(maps.Keys(total), func(a, b string) int {
+			return cmp.Or(cmp.Compare(total[b], total[a]), strings.Compare(a, b))
+		})
+		var parts []string
+		for _, c := range causes {
+			parts = append(parts, fmt.Sprintf("%s %s", c, formatCount(total[c])))
+		}
+		c := Cause{Kind: "failed", Phase: p.Phase, Count: &n, Fix: fixes[causes[0]],
+			Evidence: fmt.Sprintf("%s: %s failures (%s)", p.Phase, formatCount(n), strings.Join(parts, ", "))}
+		c.blame(d, p, byRank, n, hosts)
+		out = append(out, c)
+	}
+	return out
+}
+
+// blame names the rank that most failures have in common: as the peer, if the
+// listed edges show that four of five go to one target, else as the rank whose
+// own steps failed.
+func (c *Cause) blame(d *Document, p PhaseDoc, byRank map[rank.Rank]int64, n int64, hosts map[rank.Rank]string) {
+	name := func(r rank.Rank, text string, k int64) {
+		c.Rank, c.Host = &r, hosts[r]
+		proc := procOf(d, r)
+		c.Proc = &proc
+		c.Evidence += fmt.Sprintf(", %s %s rank %d (%s)", formatCount(k), text, r, hosts[r])
+	}
+	if p.Phase == "connect" {
+		byTarget := map[rank.Rank]int64{}
+		var listed int64
+		for _, e := range d.EdgeList {
+			byTarget[e.To] += e.Failed
+			listed += e.Failed
+		}
+		if r, k := largest(byTarget); listed > 0 && 5*k >= 4*listed && len(byTarget) > 1 {
+			name(r, "to", k)
+			return
+		}
+	}
+	if r, k := largest(byRank); k > 0 {
+		name(r, "at", k)
+	}
+}
+
+// largest picks the rank with the most, the lowest on a tie.
+func largest(m map[rank.Rank]int64) (r rank.Rank, n int64) {
+	r = rank.None
+	for k, v := range m {
+		if v > n || v == n && v > 0 && k < r {
+			r, n = k, v
+		}
+	}
+	return r, n
+}
+
+func drops(d *Document) []Cause {
+	var out []Cause
+	for _, r := range d.Resources {
+		if r.Before == nil || r.After == nil || r.Before.ListenDrops == nil || r.After.ListenDrops == nil {
+			continue
+		}
+		n := *r.After.ListenDrops - *r.Before.ListenDrops
+		if r.Peak != nil && r.Peak.ListenDrops != nil {
+			// A listener's own counter goes away with it; the peak still has it.
+			n = max(n, *r.Peak.ListenDrops-*r.Before.ListenDrops)
+		}
+		if n <= 0 {
+			continue
+		}
+		proc := r.Proc
+		out = append(out, Cause{Kind: "drops", Proc: &proc, Host: r.Host, Phase: "connect", Count: &n,
+			Evidence: fmt.Sprintf("connect: the listen queue of process %d (%s) overflowed: %s requests dropped", proc, r.Host, formatCount(n)),
+			Fix:      "raise --backlog and net.core.somaxconn, or pace the storm with --connect parallel=W or rate=R"})
+	}
+	slices.SortStableFunc(out, func(x, y Cause) int { return cmp.Compare(*y.Count, *x.Count) })
+	return shorten(out, "processes dropped requests too")
+}
+
+func leakCauses(d *Document) []Cause {
+	var out []Cause
+	for _, l := range d.Leaks() {
+		proc, n := l.Proc, l.After-l.Before
+		out = append(out, Cause{Kind: "leak", Proc: &proc, Host: l.Host, Phase: "destroy", Count: &n,
+			Evidence: fmt.Sprintf("destroy: process %d (%s) has %s %s after teardown, %s before set-up",
+				proc, l.Host, formatCount(l.After), l.What, formatCount(l.Before)),
+			Fix: "a defect of the transport or of this program: please report it with this document"})
+	}
+	return shorten(out, "leaks more")
+}
+
+// shorten keeps the first few causes of a kind and counts the rest.
+func shorten(list []Cause, rest string) []Cause {
+	const most = 3
+	if len(list) <= most {
+		return list
+	}
+	list[most-1].Evidence += fmt.Sprintf("; %s %s", formatCount(int64(len(list)-most)), rest)
+	return list[:most]
+}

@@ -1,0 +1,256 @@
+package collect
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// MaxSummaryBytes bounds an encoded summary: 16,384 ranks with 20 steps need
+// about 40 MB.
+const MaxSummaryBytes = 64 << 20
+
+// maxNesting is deeper than any summary goes.
+const maxNesting = 12
+
+// EncodeSummary makes the msgpack form of a normalized or merged summary. Maps
+// are written in the order of their keys, so equal summaries give equal bytes.
+func EncodeSummary(s *Summary) ([]byte, error) {
+	var b bytes.Buffer
+	enc := msgpack.NewEncoder(&b)
+	enc.SetSortMapKeys(true)
+	enc.UseCompactInts(true)
+	if err := enc.Encode(s); err != nil {
+		return nil, fmt.Errorf("encode summary of slot %d (%s): %w", s.Seq, s.Phase, err)
+	}
+	if b.Len() > MaxSummaryBytes {
+		return nil, fmt.Errorf("encode summary of slot %d (%s): %d bytes are more than the %d allowed", s.Seq, s.Phase, b.Len(), MaxSummaryBytes)
+	}
+	return b.Bytes(), nil
+}
+
+// DecodeSummary is the inverse. It takes no more memory than a fixed multiple of
+// len(b), refuses trailing bytes, unknown keys and whatever breaks the rules
+// that Merge relies on: ascending lists, counts that agree with each other.
+func DecodeSummary(b []byte) (*Summary, error) {
+	if len(b) > MaxSummaryBytes {
+		return nil, fmt.Errorf("decode summary: %d bytes are more than the %d allowed", len(b), MaxSummaryBytes)
+	}
+	if err := checkMsgpack(b); err != nil {
+		return nil, fmt.Errorf("decode summary: %w", err)
+	}
+	dec := msgpack.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields(true)
+	s := &Summary{}
+	if err := dec.Decode(s); err != nil {
+		return nil, fmt.Errorf("decode summary: %w", err)
+	}
+	if err := s.validate(); err != nil {
+		return nil, fmt.Errorf("decode summary of slot %d (%.20q): %w", s.Seq, s.Phase, err)
+	}
+	return s, nil
+}
+
+var errTruncated = errors.New("message is cut off")
+
+// checkMsgpack walks one msgpack value without recursion: it must be complete,
+// end with the last byte and nest at most maxNesting deep. The library recurses
+// and allocates by announced lengths; after this check both are bounded.
+func checkMsgpack(b []byte) error {
+	var left [maxNesting + 1]uint64 // values still to come per level
+	depth := 0
+	left[0] = 1
+	for {
+		for left[depth] == 0 {
+			if depth == 0 {
+				if len(b) > 0 {
+					return fmt.Errorf("%d bytes follow the message", len(b))
+				}
+				return nil
+			}
+			depth--
+		}
+		left[depth]--
+		if len(b) == 0 {
+			return errTruncated
+		}
+		skip, values, err := msgpackHead(b)
+		if err != nil {
+			return err
+		}
+		if skip > uint64(len(b)) {
+			return errTruncated
+		}
+		b = b[skip:]
+		if values > uint64(len(b)) {
+			return errTruncated // every value has at least one byte
+		}
+		if values > 0 {
+			if depth == maxNesting {
+				return errors.New("message is nested too deeply")
+			}
+			depth++
+			left[depth] = values
+		}
+	}
+}
+
+// msgpackHead says how many bytes the value at b[0] takes up to its first
+// nested value, and how many nested values follow. A format with k length bytes
+// must have them.
+func msgpackHead(b []byte) (skip, values uint64, err error) {
+	c := b[0]
+	length := func(k int) uint64 {
+		if len(b) < 1+k {
+			err = errTruncated
+			return 0
+		}
+		switch k {
+		case 1:
+			return uint64(b[1])
+		case 2:
+			return uint64(binary.BigEndian.Uint16(b[1:]))
+		default:
+			return uint64(binary.BigEndian.Uint32(b[1:]))
+		}
+	}
+	switch {
+	case c <= 0x7f || c >= 0xe0 || c == 0xc0 || c == 0xc2 || c == 0xc3:
+		return 1, 0, nil
+	case c <= 0x8f:
+		return 1, 2 * uint64(c&0x0f), nil
+	case c <= 0x9f:
+		return 1, uint64(c & 0x0f), nil
+	case c <= 0xbf:
+		return 1 + uint64(c&0x1f), 0, nil
+	case c >= 0xc4 && c <= 0xc6: // bin 8, 16, 32
+		k := 1 << (c - 0xc4)
+		skip = 1 + uint64(k) + length(k)
+	case c == 0xca:
+		skip = 5
+	case c == 0xcb:
+		skip = 9
+	case c >= 0xcc && c <= 0xcf: // uint 8 … 64
+		skip = 1 + 1<<(c-0xcc)
+	case c >= 0xd0 && c <= 0xd3: // int 8 … 64
+		skip = 1 + 1<<(c-0xd0)
+	case c >= 0xd9 && c <= 0xdb: // str 8, 16, 32
+		k := 1 << (c - 0xd9)
+		skip = 1 + uint64(k) + length(k)
+	case c == 0xdc:
+		return 3, length(2), err
+	case c == 0xdd:
+		return 5, length(4), err
+	case c == 0xde:
+		return 3, 2 * length(2), err
+	case c == 0xdf:
+		return 5, 2 * length(4), err
+	default: // extensions: a summary has none
+		return 0, 0, fmt.Errorf("format byte %#x is not allowed", c)
+	}
+	return skip, 0, err
+}
+
+// validate checks what Merge and the document rely on.
+func (s *Summary) validate() error {
+	for i, st := range s.Steps {
+		if err := st.validate(); err != nil {
+			return fmt.Errorf("step %.40q: %w", st.Step, err)
+		}
+		if i > 0 && s.Steps[i-1].compare(st) >= 0 {
+			return fmt.Errorf("step %.40q is out of order", st.Step)
+		}
+	}
+	c := s.Conns
+	for _, n := range []int64{c.Planned, c.Started, c.Established, c.Accepted, c.Dead, c.Failed, s.EdgesMore, s.ErrorsMore} {
+		if n < 0 {
+			return errors.New("a count is negative")
+		}
+	}
+	for _, e := range s.Edges {
+		if math.IsNaN(e.Weight) || math.IsInf(e.Weight, 0) {
+			return fmt.Errorf("edge %d to %d: weight is not a number", e.From, e.To)
+		}
+		if e.Planned < 0 || e.Established < 0 || e.Failed < 0 || e.SumNS < 0 || e.MaxNS < 0 {
+			return fmt.Errorf("edge %d to %d: a figure is negative", e.From, e.To)
+		}
+	}
+	if len(s.Errors) > MaxErrors {
+		return fmt.Errorf("%d errors are more than the %d allowed", len(s.Errors), MaxErrors)
+	}
+	// Merging with nothing finds lists that are out of order or hold doubles.
+	return Merge(&Summary{}, s)
+}
+
+func (s *StepSum) validate() error {
+	if s.Side != SideInitiator && s.Side != SideTarget && s.Side != SideEndpoint {
+		return fmt.Errorf("side %.20q is unknown", s.Side)
+	}
+	if err := s.Total.validate(); err != nil {
+		return err
+	}
+	var inHist int64
+	for i, b := range s.Hist {
+		if b.Index < 0 || b.Index > maxIndex || b.Count <= 0 || i > 0 && s.Hist[i-1].Index >= b.Index {
+			return fmt.Errorf("histogram bucket %d is out of range or order", b.Index)
+		}
+		var ok bool
+		if inHist, ok = addCount(inHist, b.Count); !ok {
+			return errors.New("the histogram's count overflows")
+		}
+	}
+	if inHist != s.Total.Count {
+		return fmt.Errorf("the histogram holds %d values, the total %d", inHist, s.Total.Count)
+	}
+	var failed, failedOfRanks int64
+	for cause, n := range s.Failures {
+		if n <= 0 || failed > math.MaxInt64-n {
+			return fmt.Errorf("failures by %.20q: count %d is out of range", cause, n)
+		}
+		failed += n
+	}
+	var sum Moments
+	for _, r := range s.PerRank {
+		if err := r.Moments.validate(); err != nil {
+			return fmt.Errorf("rank %d: %w", r.Rank, err)
+		}
+		if r.Failed < 0 || failedOfRanks > math.MaxInt64-r.Failed {
+			return fmt.Errorf("rank %d: failed count %d is out of range", r.Rank, r.Failed)
+		}
+		failedOfRanks += r.Failed
+		if err := sum.add(r.Moments); err != nil {
+			return err
+		}
+	}
+	if sum != s.Total {
+		return errors.New("the ranks' figures do not add up to the total")
+	}
+	if failed != failedOfRanks {
+		return fmt.Errorf("%d failures by cause, %d by rank", failed, failedOfRanks)
+	}
+	var classed int64
+	for _, m := range s.Classes {
+		if err := m.validate(); err != nil {
+			return err
+		}
+		if classed > s.Total.Count-m.Count {
+			return errors.New("the classes hold more than the total")
+		}
+		classed += m.Count
+	}
+	return nil
+}
+
+func (m Moments) validate() error {
+	if m.Count < 0 || m.SumNS < 0 || m.MinNS < 0 || m.MaxNS < m.MinNS || m.MaxNS > highestNS {
+		return fmt.Errorf("moments %+v are out of range", m)
+	}
+	if m.Count == 0 && m != (Moments{}) {
+		return errors.New("moments without a count are not empty")
+	}
+	return nil
+}

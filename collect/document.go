@@ -1,0 +1,288 @@
+package collect
+
+import "rankstorm/rank"
+
+// SchemaName is the value of the document's "schema" key; the number grows when
+// a key changes its meaning or goes away, not when one is added.
+const SchemaName = "rankstorm.result/1"
+
+// Caps of a document; what they leave out is counted beside the list.
+const (
+	MaxBarriers = 100_000
+	MaxRounds   = 100_000
+	MaxWarnings = 1_000
+)
+
+// Document is the result of a job: everything the table says and what it was
+// made from. Durations are ns; moments are ns since the start of the run on the
+// root's clock. A missing value is null, never 0; a list that was not measured
+// is empty. docs/result-schema.md explains every key.
+type Document struct {
+	Schema       string            `json:"schema"`
+	RunID        string            `json:"run_id"`
+	JobKey       string            `json:"job_key"`
+	StartedUTC   string            `json:"started_utc"` // RFC 3339
+	Version      string            `json:"version"`
+	BuildID      string            `json:"build_id"`
+	Args         []string          `json:"args"`
+	Settings     map[string]string `json:"settings"`
+	Transport    string            `json:"transport"`
+	Connect      string            `json:"connect"` // shape: "burst", "parallel=64", "rate=10000"
+	Poll         *string           `json:"poll"`    // wait policy, null if the transport has none
+	Topology     Topology          `json:"topology"`
+	Size         int64             `json:"size"`
+	Procs        int64             `json:"procs"`
+	RanksPerProc int64             `json:"ranks_per_proc"`
+	VirtualRanks bool              `json:"virtual_ranks"` // more than one rank per process
+	Hosts        []Host            `json:"hosts"`
+	Edges        int64             `json:"edges"`
+	ConnsPerEdge int64             `json:"connections_per_edge"`
+	RoundsAsked  int64             `json:"rounds_asked"`
+	Connections  Conns             `json:"connections"` // summed over rounds
+	Clock        []ProcClock       `json:"clock"`
+	Barriers     []BarrierDoc      `json:"barriers"`
+	BarriersMore int64             `json:"barriers_left_out"`
+	Ranks        []RankDoc         `json:"ranks"`
+	Phases       []PhaseDoc        `json:"phases"`
+	Rounds       []RoundDoc        `json:"rounds"`
+	RoundsMore   int64             `json:"rounds_left_out"`
+	EdgeList     []EdgeDoc         `json:"edge_list"`
+	EdgesMore    int64             `json:"edge_list_left_out"`
+	Gossip       *Gossip           `json:"gossip"`
+	Resources    []ResourceDoc     `json:"resources"`
+	Limits       map[string]int64  `json:"limits"` // of the root process: open files, backlog, ports …
+	Errors       []ErrorDoc        `json:"errors"`
+	ErrorsMore   int64             `json:"errors_left_out"`
+	Causes       []Cause           `json:"causes"`
+	Progress     *ProgressDoc      `json:"progress"` // where a partial job stopped
+	Warnings     []string          `json:"warnings"`
+	Exit         *Exit             `json:"exit"`
+
+	build *builder
+}
+
+// Topology names the rule that made the plan.
+type Topology struct {
+	Name   string            `json:"name"`
+	Stages int64             `json:"stages"`
+	Params map[string]string `json:"params"`
+}
+
+// Host of a job, in order of its lowest rank.
+type Host struct {
+	Host  string `json:"host"`
+	Ranks int64  `json:"ranks"`
+	Procs int64  `json:"procs"`
+}
+
+// RankDoc is one rank.
+type RankDoc struct {
+	Rank       rank.Rank `json:"rank"`
+	Proc       rank.Proc `json:"proc"`
+	Host       string    `json:"host"`
+	PID        int64     `json:"pid"`
+	LocalRank  int64     `json:"local_rank"`
+	LatenessNS *int64    `json:"lateness_ns"` // largest late_ns of its phases
+	GapNS      *int64    `json:"gap_ns"`      // largest gap_ns of its phases
+}
+
+// BarrierDoc is one barrier.
+type BarrierDoc struct {
+	Seq            int32      `json:"seq"`
+	Phase          string     `json:"phase"`
+	Round          int32      `json:"round"`
+	Stage          int32      `json:"stage"`
+	FirstInNS      *int64     `json:"first_in_ns"`
+	LastInNS       *int64     `json:"last_in_ns"`
+	LastInProc     *rank.Proc `json:"last_in_proc"`
+	FirstOutNS     *int64     `json:"first_out_ns"`
+	LastOutNS      *int64     `json:"last_out_ns"`
+	AtNS           *int64     `json:"at_ns"`
+	FirstReleaseNS *int64     `json:"first_release_ns"`
+	LastReleaseNS  *int64     `json:"last_release_ns"`
+	BarrierNS      *int64     `json:"barrier_ns"`      // last_out - last_in
+	ReleaseSkewNS  *int64     `json:"release_skew_ns"` // last_release - first_release
+	BoundNS        int64      `json:"bound_ns"`        // of the clocks at that time
+}
+
+// PhaseDoc is one phase, merged over its rounds and stages.
+type PhaseDoc struct {
+	Phase   string         `json:"phase"`
+	Round   *int32         `json:"round"` // null: merged over several
+	Stage   *int32         `json:"stage"` // null: merged over several
+	Slots   int64          `json:"slots"` // how many rounds and stages are merged
+	BeganNS *int64         `json:"began_ns"`
+	WallNS  *int64         `json:"wall_ns"`  // Σ over slots: last rank ended - first rank began
+	BoundNS *int64         `json:"bound_ns"` // largest clock bound
+	Steps   []StepDoc      `json:"steps"`
+	Ranks   []RankPhaseDoc `json:"ranks"`
+}
+
+// RankPhaseDoc is how one rank went through a phase: the worst of its slots.
+type RankPhaseDoc struct {
+	Rank   rank.Rank `json:"rank"`
+	LateNS *int64    `json:"late_ns"` // began - T; null if there was no T
+	BusyNS int64     `json:"busy_ns"` // ended - began
+	GapNS  int64     `json:"gap_ns"`  // longest stand-still with work at hand
+}
+
+// StepDoc is one step of a phase, over all ranks, rounds and stages.
+type StepDoc struct {
+	Step     string                `json:"step"`
+	Side     string                `json:"side"`
+	Count    int64                 `json:"count"`  // successes: the samples of all figures below
+	Failed   int64                 `json:"failed"` // Σ failures
+	SumNS    *int64                `json:"sum_ns"`
+	WallNS   *int64                `json:"wall_ns"` // Σ over slots: last end - first begin; null on the target side
+	MinNS    *int64                `json:"min_ns"`
+	MaxNS    *int64                `json:"max_ns"`
+	MinEdge  *ConnDoc              `json:"min_edge"`
+	MaxEdge  *ConnDoc              `json:"max_edge"`
+	P50NS    *int64                `json:"p50_ns"`
+	P90NS    *int64                `json:"p90_ns"`
+	P99NS    *int64                `json:"p99_ns"`
+	P999NS   *int64                `json:"p999_ns"`
+	Classes  map[string]MomentsDoc `json:"classes"`
+	Hist     [][2]int64            `json:"hist"` // [highest value of the bucket in ns, count]
+	PerRank  []PerRankDoc          `json:"per_rank"`
+	Failures map[string]int64      `json:"failures"`
+}
+
+// ConnDoc names a connection; to and conn are null for what belongs to a rank alone.
+type ConnDoc struct {
+	From rank.Rank  `json:"from"`
+	To   *rank.Rank `json:"to"`
+	Conn *int32     `json:"conn"`
+}
+
+// MomentsDoc are exact figures of a part of a step.
+type MomentsDoc struct {
+	Count   int64    `json:"count"`
+	SumNS   int64    `json:"sum_ns"`
+	MinNS   int64    `json:"min_ns"`
+	MaxNS   int64    `json:"max_ns"`
+	MinEdge *ConnDoc `json:"min_edge"`
+	MaxEdge *ConnDoc `json:"max_edge"`
+}
+
+// PerRankDoc is one rank's share of a step.
+type PerRankDoc struct {
+	Rank         rank.Rank `json:"rank"`
+	Count        int64     `json:"count"`
+	Failed       int64     `json:"failed"`
+	SumNS        *int64    `json:"sum_ns"`
+	MinNS        *int64    `json:"min_ns"`
+	MaxNS        *int64    `json:"max_ns"`
+	MinEdge      *ConnDoc  `json:"min_edge"`
+	MaxEdge      *ConnDoc  `json:"max_edge"`
+	FirstBeginNS *int64    `json:"first_begin_ns"`
+	LastEndNS    *int64    `json:"last_end_ns"`
+}
+
+// RoundDoc is the wall time of one slot.
+type RoundDoc struct {
+	Seq     int32  `json:"seq"`
+	Phase   string `json:"phase"`
+	Round   int32  `json:"round"`
+	Stage   int32  `json:"stage"`
+	BeganNS *int64 `json:"began_ns"`
+	WallNS  *int64 `json:"wall_ns"`
+}
+
+// EdgeDoc is one edge's share of the connect phase.
+type EdgeDoc struct {
+	From        rank.Rank `json:"from"`
+	To          rank.Rank `json:"to"`
+	Stage       int32     `json:"stage"`
+	Weight      float64   `json:"weight"`
+	Planned     int64     `json:"planned"`
+	Established int64     `json:"established"`
+	Failed      int64     `json:"failed"`
+	SumNS       *int64    `json:"full_connect_sum_ns"`
+	MaxNS       *int64    `json:"full_connect_max_ns"`
+	Rounds      int64     `json:"rounds"` // rounds that these figures cover
+}
+
+// Gossip is what gathering and gossip were like.
+type Gossip struct {
+	Controller  string `json:"controller"`
+	Members     int64  `json:"members"`
+	Agents      int64  `json:"agents"`
+	Suspicions  int64  `json:"suspicions"`
+	Refutations int64  `json:"refutations"`
+	GatherNS    int64  `json:"gather_ns"`
+	SealNS      int64  `json:"seal_ns"`
+}
+
+// ResourceDoc is what one process held; a moment that was not seen is null.
+type ResourceDoc struct {
+	Proc   rank.Proc `json:"proc"`
+	Host   string    `json:"host"`
+	Before *Held     `json:"before"`
+	Peak   *Held     `json:"peak"`
+	After  *Held     `json:"after"`
+}
+
+// Held are the resources of a process at one moment. RSS, drops and retries are
+// shown, not judged.
+type Held struct {
+	FDs         int64  `json:"fds"`
+	ProcFDs     *int64 `json:"process_fds"`
+	Conns       int64  `json:"connections"`
+	Listeners   int64  `json:"listeners"`
+	Goroutines  int64  `json:"goroutines"`
+	RSSBytes    int64  `json:"rss_bytes"`
+	ListenDrops *int64 `json:"listen_drops"`
+	SYNRetries  *int64 `json:"syn_retries"`
+}
+
+// ErrorDoc is a failure with what is known of where it happened.
+type ErrorDoc struct {
+	Kind  string      `json:"kind"`
+	Ranks []rank.Rank `json:"ranks"`
+	Proc  *rank.Proc  `json:"proc"`
+	Host  string      `json:"host"`
+	Phase string      `json:"phase"`
+	Step  string      `json:"step"`
+	Peer  *rank.Rank  `json:"peer"`
+	Text  string      `json:"text"` // the whole line as it is printed
+}
+
+// Cause is one reason for what is slow or failed, with the evidence for it.
+type Cause struct {
+	Kind     string     `json:"kind"` // straggler, stall, failed, dead, drops, leak
+	Rank     *rank.Rank `json:"rank"`
+	Proc     *rank.Proc `json:"proc"`
+	Host     string     `json:"host"`
+	Phase    string     `json:"phase"`
+	ValueNS  *int64     `json:"value_ns"` // how late, how long
+	Count    *int64     `json:"count"`    // how many connections, descriptors …
+	Evidence string     `json:"evidence"` // one line, complete in itself
+	Fix      string     `json:"fix"`      // what to do, may be empty
+}
+
+// ProgressDoc is where a job stood when it was broken off.
+type ProgressDoc struct {
+	Phase string `json:"phase"`
+	Round int32  `json:"round"`
+	Stage int32  `json:"stage"`
+	Done  int64  `json:"done"`
+	Total int64  `json:"total"`
+}
+
+// Exit is how the job ended.
+type Exit struct {
+	Code    int       `json:"code"`
+	Cause   *string   `json:"cause"` // kind of the first cause, null if clean
+	Text    string    `json:"text"`  // one line, "" if clean
+	Partial bool      `json:"partial"`
+	Error   *ErrorDoc `json:"error"` // the first cause in parts, null if clean
+}
+
+// Leak is a resource that a process did not give back.
+type Leak struct {
+	Proc          rank.Proc
+	Host          string
+	What          string // "fds", "process fds", "connections", "listeners", "goroutines"
+	Before, After int64
+}

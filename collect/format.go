@@ -1,0 +1,56 @@
+package collect
+
+import (
+	"strconv"
+	"strings"
+)
+
+// formatDuration prints ns with three significant digits and the unit that
+// makes the number lie in 1 … 999: "7.10 µs". It rounds half up, in integers.
+// From 1,000 s on it prints whole seconds with separators.
+func formatDuration(ns int64) string {
+	sign := ""
+	if ns < 0 {
+		sign, ns = "-", -ns
+	}
+	if ns < 1000 {
+		return sign + strconv.FormatInt(ns, 10) + " ns"
+	}
+	for _, u := range []struct {
+		ns   int64
+		name string
+	}{{1e3, "µs"}, {1e6, "ms"}, {1e9, "s"}} {
+		if ns >= 1000*u.ns {
+			continue
+		}
+		for decimals, scale := 2, int64(100); decimals >= 0; decimals, scale = decimals-1, scale/10 {
+			if q := (ns*scale + u.ns/2) / u.ns; q < 1000 {
+				text := strconv.FormatInt(q, 10)
+				if decimals > 0 {
+					text = text[:len(text)-decimals] + "." + text[len(text)-decimals:]
+				}
+				return sign + text + " " + u.name
+			}
+		}
+	}
+	s := ns / 1e9
+	if ns%1e9 >= 5e8 {
+		s++
+	}
+	return sign + formatCount(s) + " s"
+}
+
+// formatCount prints n with thousands separators: "3,840".
+func formatCount(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	digits := strings.TrimPrefix(s, "-")
+	var b strings.Builder
+	b.WriteString(s[:len(s)-len(digits)])
+	for i, c := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}

@@ -1,0 +1,3 @@
+package collect
+
+func renderTable(d *Document, o TableOptions) string { return "" }
