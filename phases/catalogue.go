@@ -1,6 +1,12 @@
 package phases
 
-import "rankstorm/transport"
+import (
+	"slices"
+	"strings"
+
+	"rankstorm/rank"
+	"rankstorm/transport"
+)
 
 // Token names a phase in flags and documents.
 type Token string
@@ -34,4 +40,69 @@ type Entry struct {
 	Once     bool             // not repeated by --rounds (the listener and its port stay)
 	Exchange bool             // Done bodies are gathered and come back with Collect
 	Staged   bool             // repeated per stage of the topology
+}
+
+// Catalogue lists all phases in the order in which a job meets them. The
+// result belongs to the caller.
+func Catalogue() []Entry {
+	steps := func(s ...transport.Step) []transport.Step { return s }
+	return []Entry{
+		{Token: Gather, Title: "gather the processes"},
+		{Token: Seal, Title: "seal the rank table"},
+		{Token: ClockSync, Title: "compare the clocks"},
+		{Token: Create, Title: "create the connections", Lockstep: true, PerConn: true,
+			Steps: steps(transport.StepCreateID)},
+		{Token: Bind, Title: "bind local addresses", Lockstep: true, PerConn: true,
+			Steps: steps(transport.StepBindAddr)},
+		{Token: Listen, Title: "listen", Lockstep: true, Once: true,
+			Steps: steps(transport.StepListen)},
+		{Token: Publish, Title: "publish endpoint addresses", Lockstep: true, Once: true, Exchange: true},
+		{Token: Resolve, Title: "resolve addresses and routes", Lockstep: true, PerConn: true,
+			Steps: steps(transport.StepResolveAddr, transport.StepResolveRoute)},
+		{Token: Register, Title: "register memory", Lockstep: true,
+			Steps: steps(transport.StepRegister)},
+		{Token: QP, Title: "create queue pairs", Lockstep: true, PerConn: true,
+			Steps: steps(transport.StepCreateQP, transport.StepInitQPAttr, transport.StepInitQP)},
+		{Token: Connect, Title: "connect", Lockstep: true, PerConn: true, Staged: true,
+			Steps: steps(transport.StepConnect, transport.StepRTRAttr, transport.StepRTR,
+				transport.StepRTSAttr, transport.StepRTS, transport.StepEstablish, transport.StepFullConnect,
+				transport.StepAccept, transport.StepAcceptCreateQP, transport.StepAcceptInitQP,
+				transport.StepAcceptRTR, transport.StepAcceptRTS)},
+		{Token: Probe, Title: "first round trip", Lockstep: true, PerConn: true,
+			Steps: steps(transport.StepProbe, transport.StepProbeAnswer)},
+		{Token: Transfer, Title: "transfer data", Lockstep: true, PerConn: true},
+		{Token: Disconnect, Title: "disconnect", Lockstep: true, PerConn: true,
+			Steps: steps(transport.StepDisconnect, transport.StepPeerDisconnect)},
+		{Token: Destroy, Title: "destroy the connections", Lockstep: true, PerConn: true,
+			Steps: steps(transport.StepDestroyQP, transport.StepDestroyID)},
+	}
+}
+
+// Lookup finds the entry of a token.
+func Lookup(t Token) (Entry, bool) {
+	all := Catalogue()
+	if i := slices.IndexFunc(all, func(e Entry) bool { return e.Token == t }); i >= 0 {
+		return all[i], true
+	}
+	return Entry{}, false
+}
+
+// ParseToken reads the name of a phase. The error is of KindUsage and lists
+// the names.
+func ParseToken(s string) (Token, error) {
+	if _, ok := Lookup(Token(s)); ok {
+		return Token(s), nil
+	}
+	return "", rank.Errorf(rank.KindUsage, "unknown phase %q: use one of %s", s, tokenNames())
+}
+
+func tokenNames() string {
+	var b strings.Builder
+	for _, e := range Catalogue() {
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(string(e.Token))
+	}
+	return b.String()
 }

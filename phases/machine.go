@@ -80,12 +80,12 @@ const (
 	MFromParent    MemberInputKind = iota + 1 // Msg came down (at the root process: from Root)
 	MFromChild                                // Msg came up from child Proc
 	MLocalReady                               // own untimed preparation of Seq is over
-	MLocalDone                                // own initiator work of Seq is over: Failed, Body (exchange contribution)
-	MLocalSummary                             // own summary of Seq: Body
+	MLocalDone                                // own initiator work of Seq is over: Failed in this slot, Body (exchange contribution), Cause of a failure that does not stop the job
+	MLocalSummary                             // own summary of Seq: Body; Failed and Cause of what was found only now (a leak)
 	MLocalProgress                            // Done, Total of the own process
 	MChildLost                                // link to child Proc closed: Cause
 	MParentLost                               // link to the parent closed: Cause
-	MCancel                                   // a signal: Cause
+	MCancel                                   // a signal, or a local fault that must end the job: Cause
 	MTick                                     // the clock reached the last Wake
 )
 
@@ -113,6 +113,8 @@ const (
 	MCollect                             // stop serving Seq, build the summary, then MLocalSummary; Msg.Body is the exchanged whole, Abort says whether work must be broken off
 	MWake                                // call Step with MTick at At
 	MExit                                // leave with Code; Cause says why
+	MLost                                // the processes in Msg.Covers are gone: end holds, give up what waits for them; Cause
+	MNote                                // something odd that changes nothing: Cause, for -v
 )
 
 // MemberOutput of Member.Step.

@@ -11,11 +11,11 @@ const (
 	Prepare  Type = iota + 1 // ↓ get ready for slot Seq (untimed work)
 	Ready                    // ↑ everybody in Covers is ready
 	Go                       // ↓ begin slot Seq at T (root's clock)
-	Done                     // ↑ own initiator work of the slot is over; Body: contributions to an exchange
+	Done                     // ↑ own initiator work of the slot is over; Failed, Cause; Body: contributions to an exchange
 	Collect                  // ↓ everybody is done: stop serving, report; Body: the exchanged whole
-	Summary                  // ↑ Body: merged collect.Summary
+	Summary                  // ↑ Body: merged collect.Summary; Failed, Cause of what was found while collecting (a leak)
 	Progress                 // ↑ done/total so far, only for the display
-	Lost                     // ↑ a process is gone: Cause
+	Lost                     // ↑ the processes in Covers are gone: Cause. ↓ the same, told to everybody: holds end
 	Cancel                   // ↑ somebody got a signal: Cause
 	Abort                    // ↓ end the running slot now and send Summary; Cause is the first cause
 	Bye                      // ↓ the job is over: exit with Code
@@ -36,13 +36,10 @@ type Message struct {
 	Seq    int32       `msgpack:"s"`            // slot of the schedule
 	T      int64       `msgpack:"at,omitempty"` // Go: start, ns on the root's clock
 	Covers ProcSet     `msgpack:"c,omitempty"`  // ↑: whom this message speaks for
-	Failed int64       `msgpack:"f,omitempty"`  // ↑ Done: failed connections so far
+	Failed int64       `msgpack:"f,omitempty"`  // ↑ Done, Summary: connections that failed in this slot
 	Done   int64       `msgpack:"d,omitempty"`  // ↑ Progress
 	Total  int64       `msgpack:"n,omitempty"`
 	Code   int         `msgpack:"x,omitempty"` // ↓ Bye
 	Cause  *rank.Error `msgpack:"e,omitempty"`
 	Body   []byte      `msgpack:"b,omitempty"`
 }
-
-// ProcSet is a set of processes: bit p%64 of word p/64.
-type ProcSet []uint64
