@@ -77,6 +77,7 @@ type Counters struct {
 	Mappings    int64 // shm
 	ListenDrops int64 // requests the listener dropped; -1: not known
 	SYNRetries  int64 // set-up packets sent again on initiated connections; -1: not known
+	Foreign     int64 // accepted and closed again: said nothing in time, something foreign, or no room was left; grows only
 }
 
 // Worker carries the connections of one goroutine. Nothing here blocks except
@@ -98,7 +99,17 @@ type Counters struct {
 // A target is passive: it sees EventRequest, calls Answer, gets StepAccept
 // (and where the provider has them StepAcceptCreateQP, …), then
 // StepProbeAnswer and StepPeerDisconnect as the initiator moves on, and at the
-// end is told to destroy its side with Start(StepDestroyID) like an initiator.
+// end is told to destroy its side with Start(StepDestroyQP) and
+// Start(StepDestroyID) like an initiator; the first may be left out. A request
+// that was rejected reports nothing more, but it too is destroyed like that.
+//
+// A failed or abandoned connection may stand in the range of any Start: it is
+// passed over, counted as begun, and only the destroy steps report it.
+//
+// A step that had nothing to do for a connection, because an earlier one did
+// the work for all (the route to the same peer) or because there is nothing
+// left (destroying what was never created), reports StepDone with Begin and
+// End 0: it is complete, but is not counted and adds to no figure.
 type Worker interface {
 	// Reserve prepares for out initiated and at most in accepted connections: tables, stamps, buffers and
 	// the process's descriptor table are grown now, so that no timed phase pays for it. Call again for the next
@@ -111,7 +122,7 @@ type Worker interface {
 	// Start begins step s on the connections first, first+1, … first+n-1. It returns how many were begun;
 	// fewer than n only with a typed error that concerns the next one, ErrAgain if the queue is full.
 	// due, if not nil, holds the moment each was meant to begin (paced shapes): StepFullConnect counts from it.
-	// Every connection begun yields exactly one StepDone or StepFailed event for s.
+	// Every connection begun yields exactly one StepDone or StepFailed event for s, unless it had failed before.
 	Start(s Step, first Conn, n int, due []int64) (int, error)
 
 	// Poll moves what has happened into ev and returns how many; it never blocks.
@@ -124,6 +135,7 @@ type Worker interface {
 	Wake()
 
 	// Answer accepts or rejects the request of an EventRequest; reason travels to the initiator on reject.
+	// The error is for misuse only (c has no open request); a peer that is gone shows as StepFailed of StepAccept.
 	Answer(c Conn, accept bool, reason uint16) error
 
 	// Abandon fails a connection that is still under way (deadline): no event follows, its descriptor stays
@@ -154,7 +166,7 @@ type Event struct {
 	Kind       EventKind
 	Cause      Cause
 	Reason     uint16 // of a reject
-	Begin, End int64  // ns on Config.Clock, stamped by the provider
+	Begin, End int64  // ns on Config.Clock, stamped by the provider; both 0 on a StepDone that had nothing to do
 	Hello      Hello  // EventRequest only
 	Err        error  // StepFailed only; may be nil, Cause then says all
 }

@@ -1,0 +1,202 @@
+package tcp
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"rankstorm/transport"
+	"rankstorm/transport/internal/epoll"
+)
+
+// accept takes a batch of requests from the listener.
+func (w *worker) accept() {
+	listener := int(w.e.listener.Load())
+	if listener < 0 {
+		return
+	}
+	for range acceptBatch {
+		fd, no := accept4(listener)
+		switch no {
+		case 0:
+		case unix.EAGAIN:
+			return
+		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
+			w.rest(listener)
+			return
+		default:
+			continue // that one request is gone again
+		}
+		w.count.fds.Add(1)
+		now := w.clock.Now()
+		if len(w.free) == 0 {
+			if w.oldest < 0 {
+				unix.Close(fd) // every slot is a connection of this round
+				w.count.fds.Add(-1)
+				w.count.foreign.Add(1)
+				continue
+			}
+			// Who has been silent for longest makes room.
+			w.turnAway(w.oldest)
+		}
+		slot := w.free[len(w.free)-1]
+		w.free = w.free[:len(w.free)-1]
+		c := &w.conns[slot]
+		c.fd, c.state, c.got, c.peer, c.begin, c.mark = int32(fd), stHello, 0, -1, now, now
+		w.readHello(slot, c)
+	}
+}
+
+// rest stops taking requests for a moment: a level-triggered listener whose
+// requests cannot be taken would keep the worker busy for nothing.
+func (w *worker) rest(listener int) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	if w.accepting {
+		w.unwatch(listener)
+		w.resting = w.clock.Now() + int64(acceptRest)
+	}
+}
+
+// readHello reads on in the hello of an accepted socket. Mostly all of it is
+// there when the request is taken; else the socket waits among the half-open.
+func (w *worker) readHello(slot int32, c *conn) {
+	n, err := unix.Read(int(c.fd), w.scratch[:])
+	switch {
+	case err == unix.EAGAIN || err == unix.EINTR:
+	case err != nil || n == 0 || int(c.got)+n > helloFrame:
+		w.turnAway(slot)
+		return
+	default:
+		copy(c.buf[c.got:], w.scratch[:n])
+		c.got += uint8(n)
+		if !helloSoFar(c.buf[:c.got]) || c.got >= headerSize && (c.buf[6] != 0 || c.buf[7] != 0) {
+			w.turnAway(slot)
+			return
+		}
+		if c.got == helloFrame {
+			w.request(slot, c)
+			return
+		}
+	}
+	if !c.watched {
+		if w.set.Add(int(c.fd), slot, c.gen, epoll.In|epoll.PeerShut|epoll.Edge) != nil {
+			w.turnAway(slot)
+			return
+		}
+		c.watched = true
+		w.pushHalfOpen(slot)
+	}
+}
+
+// request hands a complete hello to the caller.
+func (w *worker) request(slot int32, c *conn) {
+	if c.watched {
+		w.dropHalfOpen(slot)
+	}
+	if w.accepted == w.in {
+		var b [shortFrame]byte
+		putShort(&b, kindAnswer, statusRejected, ReasonNoRoom)
+		_, _ = unix.Write(int(c.fd), b[:])
+		c.watched = false // no longer among the half-open
+		w.turnAway(slot)
+		return
+	}
+	c.id = transport.Conn(w.out + w.accepted)
+	w.slotOf[w.accepted] = slot
+	w.accepted++
+	w.count.conns.Add(1)
+	c.state, c.got = stRequest, 0
+	e := w.ring.push()
+	e.Conn, e.Step, e.Kind, e.Cause, e.Reason, e.Begin, e.End, e.Err =
+		c.id, transport.StepAccept, transport.EventRequest, 0, 0, c.begin, c.begin, nil
+	copy(e.Hello[:], c.buf[headerSize:])
+}
+
+// Answer tells the initiator that it is taken, or why not.
+func (w *worker) Answer(id transport.Conn, accept bool, reason uint16) error {
+	slot, ok := w.slot(id)
+	if !ok || w.conns[slot].state != stRequest {
+		if ok && w.conns[slot].state == stDead {
+			return nil // abandoned meanwhile
+		}
+		return fmt.Errorf("tcp: answer: connection %d has no open request", id)
+	}
+	c := &w.conns[slot]
+	var b [shortFrame]byte
+	if accept {
+		putShort(&b, kindAnswer, statusAccepted, 0)
+	} else {
+		putShort(&b, kindAnswer, statusRejected, reason)
+	}
+	n, err := unix.Write(int(c.fd), b[:])
+	end := w.clock.Now()
+	if err == nil && n != len(b) {
+		err = unix.ENOBUFS
+	}
+	switch {
+	case err != nil:
+		w.failWith(transport.StepAccept, c, c.begin, end, "write", err)
+		return nil
+	case !accept:
+		_ = unix.Shutdown(int(c.fd), unix.SHUT_WR) // the initiator reads the reason, then the end
+		c.state = stDead
+		return nil
+	}
+	c.state = stServing
+	w.done(transport.StepAccept, c.id, c.begin, end)
+	// Only now into the set: nothing is missed, because epoll reports what is
+	// there already, and the initiator need not wait for the call.
+	bits := uint32(epoll.In | epoll.PeerShut | epoll.Edge)
+	switch {
+	case !c.watched:
+		err = w.set.Add(int(c.fd), slot, c.gen, bits)
+		c.watched = err == nil
+	case c.missed:
+		c.missed = false
+		err = w.set.Modify(int(c.fd), slot, c.gen, bits)
+	}
+	if err != nil {
+		c.state = stDead
+		w.report(transport.EventPeerClosed, transport.StepCount, c, end, end, causeOf(err), opError("epoll_ctl", nil, nil, err))
+	}
+	return nil
+}
+
+// turnAway closes an accepted socket that never became a connection.
+func (w *worker) turnAway(slot int32) {
+	c := &w.conns[slot]
+	if c.state == stHello && c.watched {
+		w.dropHalfOpen(slot)
+	}
+	w.count.foreign.Add(1)
+	w.release(slot, c)
+}
+
+// The half-open sockets are a list through the slots, oldest first.
+
+func (w *worker) pushHalfOpen(slot int32) {
+	c := &w.conns[slot]
+	c.prev, c.next = w.newest, -1
+	if w.newest >= 0 {
+		w.conns[w.newest].next = slot
+	} else {
+		w.oldest = slot
+	}
+	w.newest = slot
+}
+
+func (w *worker) dropHalfOpen(slot int32) {
+	c := &w.conns[slot]
+	if c.prev >= 0 {
+		w.conns[c.prev].next = c.next
+	} else {
+		w.oldest = c.next
+	}
+	if c.next >= 0 {
+		w.conns[c.next].prev = c.prev
+	} else {
+		w.newest = c.prev
+	}
+	c.prev, c.next = -1, -1
+}
