@@ -3,6 +3,7 @@ package runner
 import (
 	"io"
 
+	"rankstorm/collect"
 	"rankstorm/phases"
 	"rankstorm/rendezvous"
 	"rankstorm/transport"
@@ -22,7 +23,13 @@ type Config struct {
 	Args       []string // command line, for the document
 	Stdout     io.Writer
 	Stderr     io.Writer
-	StderrTTY  bool // progress may use cursor movement
-	Columns    int  // width of the terminal, 0 unknown
-	CPUs       int  // that spinners may use
+	StderrTTY  bool            // progress may use cursor movement
+	Columns    int             // width of the terminal, 0 unknown
+	Color      bool            // of the table
+	Limits     []collect.Limit // of this process, for the document
+	CPUs       int             // that spinners may use
+	// Shared says that other jobs run in this OS process (tests): counts of the whole process mean nothing.
+	Shared bool
+	// Joined is called once the job is sealed; may be nil.
+	Joined func()
 }

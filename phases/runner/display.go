@@ -1,0 +1,79 @@
+package runner
+
+import (
+	"fmt"
+	"time"
+
+	"rankstorm/collect"
+	"rankstorm/phases"
+)
+
+const (
+	plainEvery = 2 * time.Second // between two plain lines of one phase
+	nameLate   = 3               // ranks named in a progress line
+)
+
+// display tells the user what happens while the job runs: one moving line on
+// a terminal, a plain line now and then elsewhere. Short phases show nothing.
+type display struct {
+	p     *process
+	on    bool
+	tty   bool
+	slot  phases.Slot
+	begun int64 // root's clock: T of the running slot
+	last  int64 // root's clock: last line
+	done  int64 // at the last progress, for the rate
+	drawn bool
+}
+
+func newDisplay(p *process) *display {
+	return &display{p: p, on: !p.cfg.Quiet, tty: p.cfg.StderrTTY}
+}
+
+func (d *display) begin(s phases.Slot, t int64) {
+	d.slot, d.begun, d.last, d.done = s, t, t, 0
+}
+
+// progress shows how far the running slot is.
+func (d *display) progress(m phases.Message) {
+	now := d.p.now()
+	if !d.on || m.Seq != d.slot.Seq || now <= d.last || !d.tty && now-d.last < int64(plainEvery) {
+		return
+	}
+	line := collect.Progress{
+		Phase: string(d.slot.Phase), Done: m.Done, Total: m.Total,
+		PerSecond: max(0, float64(m.Done-d.done)/time.Duration(now-d.last).Seconds()),
+		Elapsed:   time.Duration(now - d.begun),
+	}
+	if d.p.spec.Rounds > 1 {
+		line.Phase = fmt.Sprintf("round %d/%d %s", d.slot.Round+1, d.p.spec.Rounds, d.slot.Phase)
+	}
+	for proc := range d.p.root.m.Waiting().All() {
+		host, ranks := d.p.describe(proc)
+		for _, r := range ranks {
+			if len(line.Late) < nameLate {
+				line.Late = append(line.Late, collect.LateRank{Rank: r, Host: host})
+			} else {
+				line.LateMore++
+			}
+		}
+	}
+	if int(line.LateMore)+len(line.Late) > d.p.table.Size()/2 {
+		line.Late, line.LateMore = nil, 0 // most are still at work: naming some says nothing
+	}
+	d.last, d.done = now, m.Done
+	if d.tty {
+		fmt.Fprintf(d.p.stderr(), "\r\x1b[K%s", line.TTYLine(d.p.cfg.Columns))
+		d.drawn = true
+		return
+	}
+	fmt.Fprintf(d.p.stderr(), "rankstorm: %s\n", line.Line())
+}
+
+// clear removes the moving line before something else is printed.
+func (d *display) clear() {
+	if d.drawn {
+		fmt.Fprint(d.p.stderr(), "\r\x1b[K")
+		d.drawn = false
+	}
+}

@@ -1,0 +1,462 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"rankstorm/collect"
+	"rankstorm/phases"
+	"rankstorm/rank"
+	"rankstorm/rendezvous"
+	"rankstorm/transport"
+)
+
+const (
+	maxErrors     = 4                      // failures told in words per worker and slot; all are counted
+	progressEvery = 250 * time.Millisecond // how often a process tells how far it is
+	spinLast      = 200 * time.Microsecond // of the wait for the agreed start, if there are cores to spare
+)
+
+// Group is what the runner needs of the control plane; *rendezvous.Group fits.
+type Group interface {
+	Table() *rank.Table
+	Self() rank.Proc
+	Parent() rank.Proc
+	Children() []rank.Proc
+	Subtree(child rank.Proc) []rank.Proc
+	SendUp(payload []byte) error
+	SendDown(child rank.Proc, payload []byte) error
+	Broadcast(payload []byte) error
+	Events() <-chan rendezvous.Event
+	SyncClock(ctx context.Context) error
+	Offset() (offsetNS, boundNS int64)
+	TreeTime() time.Duration
+	Stats() rendezvous.Stats
+	Close() error
+}
+
+// stage of the running slot as the driver sees its workers.
+type workStage uint8
+
+const (
+	workIdle      workStage = iota
+	workPreparing           // cmdPrepare is out
+	workReady
+	workRunning  // cmdBegin is out
+	workStopping // stop is set, summaries wait for the last worker
+)
+
+// process is one process of the job: the driver's state.
+type process struct {
+	cfg     Config
+	spec    phases.Spec
+	started time.Time
+	startNS int64 // own clock: Run began
+	clock   transport.Clock
+	group   Group
+	table   *rank.Table
+	topo    rank.Topology
+	self    rank.Proc
+	ranks   []*localRank
+	steps   transport.StepSet
+	spin    time.Duration
+	sched   *phases.Schedule
+	deal    int     // workers of a rank that connections are dealt to
+	storms  *storms // rate only: who initiates how much
+
+	scratch  *collect.Histogram
+	orphaned bool // the parent is gone: nobody else tells the user
+	closed   bool // shut has run
+
+	addrs   map[rank.Rank]transport.Address // published endpoint addresses
+	results chan result
+	workers sync.WaitGroup
+	opened  bool
+
+	member     *phases.Member
+	root       *rootShell // nil but at the process of rank 0
+	queue      []func()   // inputs of the machines, in order
+	memberWake int64      // root's clock, 0 none
+	rootWake   int64
+
+	slot     phases.Slot
+	stage    workStage
+	left     [resStopped + 1]int // workers that have not yet answered, by answer
+	aborting bool
+	readyAt  int64 // own clock
+	goAt     int64 // own clock: go heard
+	at       int64 // root's clock: agreed start
+	heard    int64 // own clock: when the event in hand was read
+	body     []byte
+	exchange exchangeStamp
+	hold     *time.Timer
+
+	before  collect.ProcResources
+	exit    *exitState
+	lastErr *rank.Error
+}
+
+// exitState is set by the member's MExit.
+type exitState struct {
+	code  int
+	cause *rank.Error
+}
+
+// now is the moment on the root's clock, which the machines live by.
+func (p *process) now() int64 {
+	offset, _ := p.group.Offset()
+	return p.clock.Now() + offset
+}
+
+// drive runs the machines until the job is over for this process.
+func (p *process) drive(ctx context.Context) {
+	progress := time.NewTicker(progressEvery)
+	defer progress.Stop()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	done := ctx.Done()
+	for !p.over() {
+		p.arm(timer)
+		var hold <-chan time.Time
+		if p.hold != nil {
+			hold = p.hold.C
+		}
+		select {
+		case ev := <-p.group.Events():
+			p.event(ev)
+		case r := <-p.results:
+			p.result(r)
+		case <-timer.C:
+			p.tick()
+		case <-hold:
+			p.hold = nil
+			p.reportDone()
+		case <-progress.C:
+			p.progress()
+		case <-done:
+			done = nil
+			p.step(phases.MemberInput{Kind: phases.MCancel, Cause: p.cancelled(ctx)})
+		}
+		p.drain()
+	}
+}
+
+// over says that nothing is left to decide.
+func (p *process) over() bool {
+	return p.exit != nil && (p.root == nil || p.root.finished)
+}
+
+// drain feeds the machines what their own outputs caused, in order.
+func (p *process) drain() {
+	for len(p.queue) > 0 {
+		f := p.queue[0]
+		p.queue = p.queue[1:]
+		f()
+	}
+}
+
+// arm sets the timer to the earlier wake of the two machines.
+func (p *process) arm(timer *time.Timer) {
+	wake := p.memberWake
+	if p.rootWake != 0 && (wake == 0 || p.rootWake < wake) {
+		wake = p.rootWake
+	}
+	if wake == 0 {
+		timer.Reset(time.Hour)
+		return
+	}
+	timer.Reset(max(0, time.Duration(wake-p.now())))
+}
+
+// tick wakes whichever machine is due.
+func (p *process) tick() {
+	now := p.now()
+	if p.memberWake != 0 && now >= p.memberWake {
+		p.memberWake = 0
+		p.step(phases.MemberInput{Kind: phases.MTick})
+	}
+	if p.rootWake != 0 && now >= p.rootWake {
+		p.rootWake = 0
+		p.queue = append(p.queue, func() { p.root.step(phases.Input{Kind: phases.InTick}) })
+	}
+}
+
+// step queues an input of the member machine.
+func (p *process) step(in phases.MemberInput) {
+	p.queue = append(p.queue, func() {
+		for _, out := range p.member.Step(p.now(), in) {
+			p.do(out)
+		}
+	})
+}
+
+// event translates what the control plane says.
+func (p *process) event(ev rendezvous.Event) {
+	p.heard = ev.At
+	switch ev.Kind {
+	case rendezvous.FromParent, rendezvous.FromChild:
+		m, err := phases.DecodeMessage(ev.Payload)
+		if err != nil {
+			p.note("process %d sent a message that cannot be read: %v", ev.Proc, err)
+			return
+		}
+		kind := phases.MFromParent
+		if ev.Kind == rendezvous.FromChild {
+			kind = phases.MFromChild
+		}
+		p.step(phases.MemberInput{Kind: kind, Proc: ev.Proc, Msg: m})
+	case rendezvous.ChildLost:
+		p.step(phases.MemberInput{Kind: phases.MChildLost, Proc: ev.Proc, Cause: p.lost(ev.Proc, ev.Err)})
+	case rendezvous.ParentLost:
+		p.orphaned = true
+		p.step(phases.MemberInput{Kind: phases.MParentLost, Proc: ev.Proc, Cause: p.lost(ev.Proc, ev.Err)})
+	case rendezvous.Refused:
+		p.note("%v", ev.Err)
+	}
+}
+
+// lost names a process that is gone.
+func (p *process) lost(proc rank.Proc, err error) *rank.Error {
+	var e *rank.Error
+	if errors.As(err, &e) && e.Kind == rank.KindLost && e.Proc == proc && len(e.Ranks) > 0 {
+		return e
+	}
+	host, ranks := p.describe(proc)
+	text := "control link closed"
+	if err != nil {
+		text = err.Error()
+	}
+	return &rank.Error{
+		Kind: rank.KindLost, Proc: proc, Ranks: ranks, Host: host, Phase: string(p.slot.Phase), Peer: rank.None,
+		Text: fmt.Sprintf("process %d (pid %d) was lost: %s", proc, p.table.Entry(proc).PID, text),
+	}
+}
+
+// describe says where a process is and which ranks it hosts.
+func (p *process) describe(proc rank.Proc) (host string, ranks []rank.Rank) {
+	first, n := p.table.RanksOf(proc)
+	for i := range n {
+		ranks = append(ranks, first+rank.Rank(i))
+	}
+	return p.table.Entry(proc).Host, ranks
+}
+
+// do carries out one output of the member machine.
+func (p *process) do(out phases.MemberOutput) {
+	switch out.Kind {
+	case phases.MUp:
+		if p.root != nil {
+			p.queue = append(p.queue, func() { p.root.message(out.Msg) })
+			return
+		}
+		p.send(out.Msg, p.group.SendUp)
+	case phases.MDown:
+		if out.Proc >= 0 {
+			p.send(out.Msg, func(b []byte) error { return p.group.SendDown(out.Proc, b) })
+			return
+		}
+		if len(p.group.Children()) > 0 {
+			p.send(out.Msg, p.group.Broadcast)
+		}
+	case phases.MPrepare:
+		p.prepare(p.sched.At(out.Seq))
+	case phases.MBegin:
+		p.begin(out.Seq, out.T)
+	case phases.MCollect:
+		p.collect(out)
+	case phases.MWake:
+		p.memberWake = out.At
+	case phases.MNote:
+		if p.cfg.Verbose > 0 {
+			p.say("%v", out.Cause)
+		}
+	case phases.MLost:
+		// Connections to the lost are reset by the data plane on its own; only a hold would still wait.
+		if p.hold != nil {
+			p.hold.Stop()
+			p.hold = nil
+			p.reportDone()
+		}
+	case phases.MExit:
+		if p.exit == nil {
+			p.exit = &exitState{code: out.Code, cause: out.Cause}
+		}
+	}
+}
+
+// send encodes and sends; a link that fails reports itself as an event.
+func (p *process) send(m phases.Message, to func([]byte) error) {
+	b, err := phases.EncodeMessage(m)
+	if err != nil {
+		p.note("%s message of slot %d cannot be written: %v", m.Type, m.Seq, err)
+		return
+	}
+	_ = to(b) // the loss of a link comes as ChildLost or ParentLost
+}
+
+// prepare starts the untimed work of a slot.
+func (p *process) prepare(s phases.Slot) {
+	p.slot, p.stage, p.aborting = s, workPreparing, false
+	p.exchange = exchangeStamp{}
+	p.readyAt, p.goAt, p.at = 0, 0, 0
+	if !p.opened {
+		if err := p.open(); err != nil {
+			p.stage = workReady // nothing runs that would have to be waited for
+			p.impossible(err)
+			return
+		}
+	}
+	p.command(command{kind: cmdPrepare, slot: s}, resReady)
+}
+
+// impossible ends the job because this process cannot go on.
+func (p *process) impossible(err error) {
+	var e *rank.Error
+	if !errors.As(err, &e) {
+		e = rank.Errorf(rank.KindFailed, "%w", err)
+		e.Proc, e.Host, e.Phase = p.self, p.table.Entry(p.self).Host, string(p.slot.Phase)
+	}
+	p.lastErr = e
+	p.step(phases.MemberInput{Kind: phases.MCancel, Cause: e})
+}
+
+// command sends to every worker and expects its answers.
+func (p *process) command(c command, answers ...resultKind) {
+	for _, a := range answers {
+		p.left[a] = len(p.ranks) * p.spec.Threads
+	}
+	for _, rk := range p.ranks {
+		c.delay = rk.delay(c.slot.Phase)
+		for _, w := range rk.workers {
+			w.cmds <- c // holds one; the worker is idle, so this never waits
+		}
+	}
+}
+
+// begin starts the slot at T on the root's clock.
+func (p *process) begin(seq int32, t int64) {
+	if seq != p.slot.Seq || p.stage != workReady {
+		return
+	}
+	offset, _ := p.group.Offset()
+	p.stage, p.at, p.goAt = workRunning, t, p.heard
+	if p.root != nil {
+		p.goAt = p.clock.Now()
+	}
+	p.command(command{kind: cmdBegin, slot: p.slot, at: t - offset}, resDone, resStopped)
+}
+
+// result takes a worker's answer. Only the last of a kind matters.
+func (p *process) result(r result) {
+	if r.err != nil && p.lastErr == nil {
+		p.impossible(r.err)
+	}
+	p.left[r.kind]--
+	if p.left[r.kind] > 0 {
+		return
+	}
+	switch {
+	case r.kind == resReady && p.stage == workPreparing:
+		p.stage = workReady
+		p.readyAt = p.clock.Now()
+		if p.lastErr == nil {
+			p.step(phases.MemberInput{Kind: phases.MLocalReady, Seq: p.slot.Seq})
+		}
+	case r.kind == resReady && p.stage == workStopping, r.kind == resStopped && p.stage == workStopping:
+		p.summarise()
+	case r.kind == resDone && p.stage == workRunning:
+		for _, rk := range p.ranks {
+			if rk.err != nil && p.lastErr == nil {
+				p.impossible(rk.wrap(p.slot.Phase, "listen", rank.None, rk.err))
+				return
+			}
+		}
+		for _, h := range p.spec.Holds {
+			if h.Phase == p.slot.Phase {
+				p.holdFor(h)
+				return
+			}
+		}
+		p.reportDone()
+	}
+}
+
+// holdFor tells who waits and waits, as --hold asks.
+func (p *process) holdFor(h phases.Hold) {
+	first, n := p.table.RanksOf(p.self)
+	p.say("holding rank %d+%d pid %d phase %s for %v", first, n, p.table.Entry(p.self).PID, h.Phase, h.For)
+	p.hold = time.NewTimer(h.For)
+}
+
+// reportDone says that the process's own work of the slot is over.
+func (p *process) reportDone() {
+	if p.stage != workRunning {
+		return
+	}
+	in := phases.MemberInput{Kind: phases.MLocalDone, Seq: p.slot.Seq}
+	for _, rk := range p.ranks {
+		for _, w := range rk.workers {
+			in.Failed += w.failed
+		}
+	}
+	if p.slot.Phase == phases.Publish {
+		in.Body = p.ownAddresses()
+	}
+	p.step(in)
+}
+
+// collect stops the workers; the summary follows when the last has stopped.
+func (p *process) collect(out phases.MemberOutput) {
+	if out.Seq != p.slot.Seq {
+		return
+	}
+	if p.hold != nil {
+		p.hold.Stop()
+		p.hold = nil
+	}
+	p.aborting = out.Abort
+	if p.slot.Phase == phases.Publish && !out.Abort {
+		p.takeAddresses(out.Msg.Body)
+	}
+	was := p.stage
+	p.stage = workStopping
+	switch was {
+	case workRunning:
+		for _, rk := range p.ranks {
+			for _, w := range rk.workers {
+				w.stop.Store(true)
+				w.tw.Wake()
+			}
+		}
+	case workPreparing: // summarised when the last worker is ready
+	default:
+		p.summarise()
+	}
+}
+
+// progress tells how far the running slot is.
+func (p *process) progress() {
+	if p.stage != workRunning {
+		return
+	}
+	var done, total int64
+	for _, rk := range p.ranks {
+		for _, w := range rk.workers {
+			done += w.completed.Load()
+			total += w.planned.Load()
+		}
+	}
+	p.step(phases.MemberInput{Kind: phases.MLocalProgress, Seq: p.slot.Seq, Done: done, Total: total})
+}
+
+// cancelled is the cause of a cancelled context.
+func (p *process) cancelled(ctx context.Context) *rank.Error {
+	var e *rank.Error
+	if errors.As(context.Cause(ctx), &e) {
+		return e
+	}
+	return rank.Errorf(rank.KindCancelled, "cancelled: %w", context.Cause(ctx))
+}

@@ -1,0 +1,182 @@
+package runner
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"rankstorm/collect"
+	"rankstorm/rank"
+)
+
+// meta is what the document says about the job before anything was measured.
+func (p *process) meta() collect.Meta {
+	t := p.table
+	offset, _ := p.group.Offset()
+	m := collect.Meta{
+		RunID: t.RunID, JobKey: p.cfg.Rendezvous.JobKey, StartedUTC: p.started.UTC().Format(time.RFC3339Nano),
+		StartNS: p.startNS + offset, Version: p.cfg.Version, BuildID: t.Entry(p.self).BuildID, Args: p.cfg.Args,
+		Settings: p.spec.Settings(), Limits: p.cfg.Limits,
+		Transport: p.spec.Transport, Connect: p.spec.Shape.String(),
+		Topology: p.spec.Topology, Params: topologyParams(p.spec.Topology), Stages: p.topo.Stages(), Edges: p.topo.Count(),
+		Connections: p.spec.Connections, Rounds: p.spec.Rounds,
+		Procs: len(t.Procs), RanksPerProc: t.K,
+	}
+	for r := range rank.Rank(t.Size()) {
+		proc := t.ProcOf(r)
+		m.Ranks = append(m.Ranks, collect.RankMeta{
+			Rank: r, Proc: proc, Host: t.HostOf(r), PID: t.Entry(proc).PID, LocalRank: t.LocalRank(r),
+		})
+	}
+	return m
+}
+
+// topologyParams are the parameters that were given, as text.
+func topologyParams(p rank.Params) []rank.KV {
+	var kv []rank.KV
+	add := func(key, value string, given bool) {
+		if given {
+			kv = append(kv, rank.KV{Key: key, Value: value})
+		}
+	}
+	add("initiators", p.Initiators, p.Initiators != "")
+	add("targets", p.Targets, p.Targets != "")
+	add("m", strconv.Itoa(p.M), p.M != 0)
+	add("n", strconv.Itoa(p.N), p.N != 0)
+	add("offsets", p.Offsets, p.Offsets != "")
+	add("staged", "true", p.Staged)
+	add("hot", p.Hot, p.Hot != "")
+	add("hot_share", strconv.FormatFloat(p.HotShare, 'g', -1, 64), p.HotShare != 0)
+	add("exclude_same_host", "true", p.ExcludeSameHost)
+	add("no_rotate", "true", p.NoRotate)
+	add("file", p.File, p.File != "")
+	return kv
+}
+
+// report finishes the document, writes it, prints the table and gives the job's verdict.
+func (p *process) report() error {
+	r := p.root
+	r.display.clear()
+	st := p.group.Stats()
+	r.doc.Gossip = &collect.Gossip{
+		Controller: st.Controller, Members: int64(st.Members), Agents: int64(st.Agents),
+		Suspicions: int64(st.Suspicions), Refutations: int64(st.Refutations), GatherNS: st.GatherNS, SealNS: st.SealNS,
+	}
+	r.doc.Finish(collect.NewExit(r.code, r.cause, r.partial))
+	var b bytes.Buffer
+	if err := r.doc.Encode(&b); err != nil {
+		return err
+	}
+	// The table is printed from the bytes that are written, so that it can say nothing the document does not.
+	doc, err := collect.Decode(bytes.NewReader(b.Bytes()))
+	if err != nil {
+		return err
+	}
+	var failed error
+	if p.cfg.Out == "-" {
+		if _, err := p.cfg.Stdout.Write(b.Bytes()); err != nil {
+			failed = p.saveElsewhere(b.Bytes(), err)
+		}
+	} else {
+		path, err := p.save(b.Bytes())
+		if err != nil {
+			failed = err
+		}
+		if err := p.table80(p.cfg.Stdout, doc, path); err != nil {
+			p.say("the table could not be printed: %v", err)
+		}
+	}
+	if r.code == 0 {
+		return failed
+	}
+	e := r.cause
+	if e == nil {
+		e = rank.Errorf(rank.KindFailed, "%s", doc.Exit.Text)
+	}
+	return withCode(e, r.code)
+}
+
+// table80 prints the table and where the document is.
+func (p *process) table80(w io.Writer, doc *collect.Document, path string) error {
+	if w == nil {
+		return nil
+	}
+	if err := collect.WriteTable(w, doc, collect.TableOptions{Columns: p.cfg.Columns, Color: p.cfg.Color}); err != nil {
+		return err
+	}
+	if path != "" && !p.cfg.Quiet {
+		host := p.table.HostOf(p.first())
+		if _, err := fmt.Fprintf(p.stderr(), "rankstorm: result document on %s: %s\n", host, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// save writes the document where it was asked, or else where it can be written, and says where it went.
+func (p *process) save(b []byte) (path string, err error) {
+	path = p.cfg.Out
+	if path == "" {
+		path = "rankstorm-" + p.table.RunID + ".json"
+	}
+	if err := writeWhole(path, b); err != nil {
+		return "", p.saveElsewhere(b, err)
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return path, nil
+}
+
+// saveElsewhere puts the document into the temporary directory because it could not be written where it was asked.
+func (p *process) saveElsewhere(b []byte, cause error) error {
+	path := filepath.Join(os.TempDir(), "rankstorm-"+p.table.RunID+".json")
+	if err := writeWhole(path, b); err != nil {
+		return rank.Errorf(rank.KindFailed, "the result document is lost: %w; nor in the temporary directory: %v", cause, err)
+	}
+	p.say("%v: the result document is in %s instead", cause, path)
+	return nil
+}
+
+// writeWhole writes a file completely or not at all: no half-written result is ever found under its name.
+func writeWhole(path string, b []byte) error {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return os.WriteFile(path, b, 0o644) // a pipe or /dev/stdout cannot be renamed over
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".rankstorm-*")
+	if err != nil {
+		return pathError(err, path)
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return pathError(err, path)
+	}
+	return nil
+}
+
+// pathError names the path that the user knows instead of the temporary one.
+func pathError(err error, path string) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return &fs.PathError{Op: "write", Path: path, Err: pe.Err}
+	}
+	return err
+}
+
+func (p *process) stderr() io.Writer {
+	if p.cfg.Stderr == nil {
+		return io.Discard
+	}
+	return p.cfg.Stderr
+}

@@ -1,0 +1,85 @@
+package runner
+
+import (
+	"fmt"
+
+	"rankstorm/collect"
+	"rankstorm/phases"
+	"rankstorm/rank"
+)
+
+// rootShell carries the root machine out at the process of rank 0.
+type rootShell struct {
+	p        *process
+	m        *phases.Root
+	doc      *collect.Document
+	finished bool
+	code     int
+	cause    *rank.Error
+	partial  bool
+	display  *display
+}
+
+// step feeds the root machine and does what it says.
+func (r *rootShell) step(in phases.Input) {
+	for _, out := range r.m.Step(r.p.now(), in) {
+		switch out.Kind {
+		case phases.OutDown:
+			m := out.Msg
+			switch m.Type {
+			case phases.Bye:
+				r.verdict(&m)
+			case phases.Go:
+				r.display.begin(r.p.sched.At(m.Seq), m.T)
+			}
+			r.p.step(phases.MemberInput{Kind: phases.MFromParent, Msg: m})
+		case phases.OutReduced:
+			r.reduced(out)
+		case phases.OutNote:
+			r.p.note("%s", out.Text)
+		case phases.OutWake:
+			r.p.rootWake = out.At
+		case phases.OutFinish:
+			r.finished = true
+			if r.code == 0 {
+				r.code, r.cause = out.Code, out.Cause
+			}
+			r.partial = out.Partial
+		}
+	}
+}
+
+// message takes what the own member sends up.
+func (r *rootShell) message(m phases.Message) {
+	if m.Type == phases.Progress {
+		defer r.display.progress(m) // after the machine knows of it
+	}
+	r.step(phases.Input{Kind: phases.InMessage, Msg: m})
+}
+
+// reduced adds a slot to the document.
+func (r *rootShell) reduced(out phases.Output) {
+	if out.Body == nil {
+		return
+	}
+	s, err := collect.DecodeSummary(out.Body)
+	if err == nil {
+		err = r.doc.AddSlot(s)
+	}
+	if err != nil {
+		r.doc.Warn(fmt.Sprintf("the figures of slot %d are not in this document: %v", out.Seq, err))
+		return
+	}
+}
+
+// verdict lets what the document shows decide an otherwise clean end, before everybody is told the exit code: a leak
+// fails the job at every process, not only at the root.
+func (r *rootShell) verdict(bye *phases.Message) {
+	if bye.Code != 0 {
+		return
+	}
+	if code, text := r.doc.Verdict(); code != 0 {
+		r.code, r.cause = code, rank.Errorf(rank.KindFailed, "%s", text)
+		bye.Code, bye.Cause = code, r.cause
+	}
+}

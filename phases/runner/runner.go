@@ -1,0 +1,224 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"rankstorm/collect"
+	"rankstorm/phases"
+	"rankstorm/rank"
+	"rankstorm/rendezvous"
+	"rankstorm/transport"
+)
+
+// exitGrace is how long a member waits beyond the root's deadlines before it acts alone.
+const exitGrace = 2 * time.Second
+
+// Run carries out this process's part of a job. The error is nil after a clean
+// job; otherwise rank.ExitCode gives the process's exit code, and Silent says
+// whether somebody else already tells the user.
+func Run(ctx context.Context, cfg Config) error {
+	if err := cfg.Spec.Validate(); err != nil {
+		return err
+	}
+	if err := cfg.Provider.Probe(transport.Config{Clock: cfg.Clock, Bind: cfg.Bind, Workers: cfg.Spec.Threads}); err != nil {
+		return err
+	}
+	p := &process{
+		started: time.Now(), startNS: cfg.Clock.Now(),
+		cfg: cfg, spec: cfg.Spec, clock: cfg.Clock, steps: cfg.Provider.Steps(),
+		addrs: make(map[rank.Rank]transport.Address), scratch: collect.NewHistogram(),
+	}
+	if err := p.holdBefore(ctx, phases.Gather); err != nil {
+		return err
+	}
+	rc := cfg.Rendezvous
+	rc.Procs, rc.K, rc.Settings = cfg.Spec.Procs, cfg.Spec.RanksPerProc, cfg.Spec.Settings()
+	rc.JoinTimeout, rc.LivenessTimeout = cfg.Spec.JoinTimeout, cfg.Spec.LivenessTimeout
+	rc.TreeArity, rc.ProcsPerAgent = cfg.Spec.TreeArity, cfg.Spec.ProcsPerAgent
+	rc.Clock = cfg.Clock
+	group, err := rendezvous.Join(ctx, rc)
+	if err != nil {
+		return err
+	}
+	defer group.Close()
+	if cfg.Joined != nil {
+		cfg.Joined()
+	}
+	return p.run(ctx, group)
+}
+
+// run is Run after the group has formed.
+func (p *process) run(ctx context.Context, group Group) error {
+	p.group, p.table, p.self = group, group.Table(), group.Self()
+	for _, ph := range []phases.Token{phases.Seal, phases.ClockSync} {
+		if err := p.holdBefore(ctx, ph); err != nil {
+			return err
+		}
+	}
+	if err := group.SyncClock(ctx); err != nil {
+		return err
+	}
+	topo, err := rank.NewTopology(p.table, p.spec.Topology)
+	if err != nil {
+		return err
+	}
+	p.topo = topo
+	p.sched, err = phases.NewSchedule(p.spec, topo.Stages(), wired)
+	if err != nil {
+		return err
+	}
+	host := p.table.HostOf(p.first())
+	if len(p.table.HostRanks(host))*p.spec.Threads <= p.cfg.CPUs {
+		p.spin = spinLast
+	}
+	p.deal = p.spec.Shape.Workers(p.spec.Threads)
+	if p.spec.Shape.Kind == phases.Rate {
+		p.storms = newStorms(topo, p.table.Size(), p.spec.Connections)
+	}
+	limits := phases.Limits{
+		Phase: p.spec.PhaseTimeout, Prepare: p.spec.PhaseTimeout, Margin: exitGrace,
+		Lead: goLead, MaxTime: p.spec.MaxTime,
+	}
+	procs := len(p.table.Procs)
+	var children []phases.Child
+	for _, c := range group.Children() {
+		children = append(children, phases.Child{Proc: c, Subtree: p.subtree(c)})
+	}
+	p.member = phases.NewMember(phases.MemberConfig{
+		Self: p.self, Parent: group.Parent(), Children: children, Procs: procs,
+		Schedule: p.sched, Limits: limits, Merge: p.merge, Filter: p.filter, Describe: p.describe,
+	})
+	p.step(phases.MemberInput{Kind: phases.MTick}) // starts its own deadline for the first slot
+	if group.Parent() == rank.NoProc {
+		p.root = &rootShell{p: p, doc: collect.NewDocument(p.meta()), display: newDisplay(p)}
+		p.root.m = phases.NewRoot(phases.RootConfig{
+			Self: p.self, Procs: procs, Schedule: p.sched, Limits: limits, Began: p.startNS, Merge: p.merge, Describe: p.describe,
+		})
+		p.queue = append(p.queue, func() {
+			p.root.step(phases.Input{Kind: phases.InStart, TreeTime: group.TreeTime()})
+		})
+	}
+	p.drain()
+	p.drive(ctx)
+	p.shut()
+	_ = group.Close() // says goodbye; the job is over for the others too
+	if p.root != nil {
+		return p.report()
+	}
+	return p.leave()
+}
+
+// first is the lowest rank of this process.
+func (p *process) first() rank.Rank {
+	r, _ := p.table.RanksOf(p.self)
+	return r
+}
+
+// goLead is the least time between the decision to start and the agreed start.
+const goLead = 10 * time.Millisecond
+
+// wired says which phases of the catalogue have something to do.
+func wired(t phases.Token) bool { return t != phases.Register && t != phases.Transfer }
+
+// subtree are the processes that hang below a child, itself included.
+func (p *process) subtree(child rank.Proc) phases.ProcSet {
+	var s phases.ProcSet
+	s.Add(child)
+	for _, q := range p.group.Subtree(child) {
+		s.Add(q)
+	}
+	return s
+}
+
+// holdBefore waits as --hold asks of a phase outside the lockstep.
+func (p *process) holdBefore(ctx context.Context, ph phases.Token) error {
+	for _, h := range p.spec.Holds {
+		if h.Phase != ph {
+			continue
+		}
+		if p.table != nil {
+			first, n := p.table.RanksOf(p.self)
+			p.say("holding ranks %d-%d pid %d phase %s for %v", first, int(first)+n-1, os.Getpid(), ph, h.For)
+		} else {
+			p.say("holding pid %d phase %s for %v", os.Getpid(), ph, h.For)
+		}
+		select {
+		case <-time.After(h.For):
+		case <-ctx.Done():
+			return p.cancelled(ctx)
+		}
+	}
+	return nil
+}
+
+// quiet wraps an error that the root tells the user about.
+type quiet struct{ error }
+
+func (q quiet) Unwrap() error { return q.error }
+
+// Silent says that the error of Run need not be printed here: the controller or the root tells it.
+func Silent(err error) bool {
+	var q quiet
+	return errors.As(err, &q)
+}
+
+// leave is the end of a process that is not the root.
+func (p *process) leave() error {
+	if p.exit.code == 0 {
+		return nil
+	}
+	e := p.exit.cause
+	if e == nil {
+		e = rank.Errorf(rank.KindFailed, "the job ended with exit code %d", p.exit.code)
+	}
+	// The offender speaks for itself, and whoever lost the root has nobody to speak for it.
+	if e.Proc == p.self || p.lastErr != nil || p.orphaned {
+		return withCode(e, p.exit.code)
+	}
+	return quiet{withCode(e, p.exit.code)}
+}
+
+// coded gives an error another exit code than its kind has.
+type coded struct {
+	cause *rank.Error
+	code  int
+}
+
+func (c coded) Error() string { return c.cause.Error() }
+func (c coded) Unwrap() error { return c.cause }
+
+func withCode(e *rank.Error, code int) error {
+	if rank.ExitCode(e) == code {
+		return e
+	}
+	return coded{e, code}
+}
+
+// ExitCode of what Run returned.
+func ExitCode(err error) int {
+	var c coded
+	if errors.As(err, &c) {
+		return c.code
+	}
+	return rank.ExitCode(err)
+}
+
+// say writes one line to the user.
+func (p *process) say(format string, args ...any) {
+	if p.root != nil {
+		p.root.display.clear()
+	}
+	fmt.Fprintf(p.stderr(), "rankstorm: "+format+"\n", args...)
+}
+
+// note tells something that does not end the job; the root also keeps it in the document.
+func (p *process) note(format string, args ...any) {
+	if p.root != nil {
+		p.root.doc.Warn(fmt.Sprintf(format, args...))
+	}
+	p.say(format, args...)
+}

@@ -1,0 +1,642 @@
+package runner
+
+import (
+	"encoding/binary"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"rankstorm/collect"
+	"rankstorm/phases"
+	"rankstorm/rank"
+	"rankstorm/transport"
+)
+
+const (
+	chunk     = 64                    // connections started between two polls
+	tick      = 50 * time.Millisecond // longest sleep in Wait: bounds how late a stall or an abort is noticed
+	helloWire = 1                     // version of the hello
+)
+
+// connState is what a worker knows about one connection, either side.
+type connState uint8
+
+const (
+	connNone   connState = iota // not created
+	connLive                    // usable for the next step
+	connFailed                  // a step failed; only destroy is left
+	connGone                    // destroyed
+)
+
+type commandKind uint8
+
+const (
+	cmdPrepare commandKind = iota + 1
+	cmdBegin
+	cmdQuit
+)
+
+type command struct {
+	kind  commandKind
+	slot  phases.Slot
+	at    int64         // cmdBegin: own clock
+	delay time.Duration // cmdBegin: --delay of this rank and phase
+}
+
+type resultKind uint8
+
+const (
+	resReady   resultKind = iota + 1 // preparation over
+	resDone                          // own initiator work over, still serving
+	resStopped                       // no longer serving; the stamps may be read
+)
+
+type result struct {
+	w    *worker
+	kind resultKind
+	seq  int32
+	err  error // resReady only: the job cannot go on
+}
+
+// incoming is an accepted connection as its hello told.
+type incoming struct {
+	from rank.Rank
+	conn int32
+}
+
+// worker drives one transport.Worker: the connections i of its rank's plan
+// with i mod threads == idx, and whatever it accepts.
+type worker struct {
+	rk   *localRank
+	idx  int
+	tw   transport.Worker
+	cmds chan command
+
+	out, in int // connections initiated; at most accepted
+	state   []connState
+	passed  []bool     // own connection is through with the running step
+	peers   []incoming // accepted connection i is out+i
+	nIn     int        // accepted in this round
+
+	stamps *collect.Stamps
+	mimic  *collect.Stamps // rows of --mimic, nil without
+	asleep int64           // mimic: owed sleeps run one after the other
+
+	ev  []transport.Event
+	due []int64
+
+	// of the running slot
+	slot     phases.Slot
+	waiting  transport.Step // the event that ends a connection's work
+	inflight int
+	finished int   // own connections that are through, either way
+	failed   int64 // either side
+	lost     int64 // initiated connections among them
+	dead     int64
+	started  int64
+	released int64 // own clock: the agreed start had come
+	began    int64 // work began, after --delay
+	ended    int64
+	gap      int64
+	seen     int64 // when the last poll or wait returned
+	errs     []rank.Error
+
+	stop      atomic.Bool
+	completed atomic.Int64 // for the display
+	planned   atomic.Int64
+}
+
+// reset forgets the previous slot's figures.
+func (w *worker) reset(s phases.Slot) {
+	w.slot = s
+	w.inflight, w.finished, w.failed, w.lost, w.dead, w.started = 0, 0, 0, 0, 0, 0
+	w.released, w.began, w.ended, w.gap = 0, 0, 0, 0
+	w.errs = w.errs[:0]
+	w.completed.Store(0)
+	w.planned.Store(0)
+	w.stop.Store(false)
+	w.stamps.Reset()
+	if w.mimic != nil {
+		w.mimic.Reset()
+	}
+}
+
+// loop runs until cmdQuit.
+func (w *worker) loop() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer w.rk.p.workers.Done()
+	for c := range w.cmds {
+		switch c.kind {
+		case cmdPrepare:
+			w.reset(c.slot)
+			err := w.prepare(c.slot)
+			w.rk.p.results <- result{w: w, kind: resReady, seq: c.slot.Seq, err: err}
+		case cmdBegin:
+			w.begin(c)
+			w.rk.p.results <- result{w: w, kind: resDone, seq: c.slot.Seq}
+			w.serve()
+			w.rk.p.results <- result{w: w, kind: resStopped, seq: c.slot.Seq}
+		case cmdQuit:
+			return
+		}
+	}
+}
+
+// prepare does the untimed work before a slot.
+func (w *worker) prepare(s phases.Slot) error {
+	switch s.Phase {
+	case phases.Create:
+		w.nIn = 0
+		clear(w.state)
+		return w.tw.Reserve(w.out, w.in)
+	case phases.Resolve:
+		return w.assign()
+	}
+	return nil
+}
+
+// assign tells the provider where each connection goes.
+func (w *worker) assign() error {
+	var hello transport.Hello
+	for j := range w.out {
+		if w.state[j] != connLive {
+			continue
+		}
+		e, conn := w.rk.plan.Edge(w.planIndex(j))
+		addr, ok := w.rk.p.addrs[e.To]
+		if !ok {
+			err := rank.Errorf(rank.KindInternal, "no endpoint address was published")
+			err.Ranks, err.Phase, err.Peer = []rank.Rank{w.rk.rank}, string(phases.Publish), e.To
+			return err
+		}
+		w.rk.p.hello(&hello, e.From, e.To, conn)
+		if err := w.tw.Assign(transport.Conn(j), addr, &hello); err != nil {
+			return w.rk.wrap(w.slot.Phase, "assign", e.To, err)
+		}
+	}
+	return nil
+}
+
+// planIndex maps this worker's connection j to the rank's plan.
+func (w *worker) planIndex(j int) int { return j*w.rk.p.deal + w.idx }
+
+// stageRange are this worker's connections of a stage: [from, end).
+func (w *worker) stageRange(stage int32) (from, end int) {
+	span := w.rk.plan.Stages[stage]
+	return w.share(span.First), w.share(span.First + span.N)
+}
+
+// share is how many of the plan's connections [0, i) are this worker's. Workers beyond those that the shape deals
+// connections to have none and only serve.
+func (w *worker) share(i int) int {
+	n := w.rk.p.deal
+	if w.idx >= n {
+		return 0
+	}
+	return (i - w.idx + n - 1) / n
+}
+
+func (w *worker) now() int64 { return w.rk.p.clock.Now() }
+
+// begin waits for the go and does the slot's own work.
+func (w *worker) begin(c command) {
+	p := w.rk.p
+	p.clock.SleepUntil(c.at, p.spin)
+	w.released = w.now()
+	if c.delay > 0 {
+		w.pause(c.at + int64(c.delay))
+	}
+	w.began = w.now()
+	defer func() {
+		w.ended = w.now()
+		w.completed.Store(int64(w.finished))
+	}()
+	entry, _ := phases.Lookup(c.slot.Phase)
+	switch c.slot.Phase {
+	case phases.Create, phases.Bind, phases.Resolve, phases.QP:
+		for _, s := range entry.Steps {
+			if p.steps.Has(s) {
+				w.each(s, 0, w.out)
+			}
+		}
+		if c.slot.Phase == phases.QP && w.mimic != nil {
+			w.mimicAll(transport.StepCreateQP, transport.StepInitQP)
+		}
+	case phases.Listen:
+		if w.idx == 0 {
+			w.rk.listen()
+		}
+	case phases.Connect:
+		w.connect(c.at)
+	case phases.Probe:
+		w.each(transport.StepProbe, 0, w.out)
+	case phases.Disconnect:
+		w.each(transport.StepDisconnect, 0, w.out)
+	case phases.Destroy:
+		for _, s := range entry.Steps {
+			if p.steps.Has(s) {
+				w.destroy(s)
+			}
+		}
+	}
+}
+
+// pause holds the worker until t without polling, as --delay asks; an abort ends it.
+func (w *worker) pause(t int64) {
+	for now := w.now(); now < t && !w.stop.Load(); now = w.now() {
+		w.rk.p.clock.SleepUntil(min(t, now+int64(tick)), 0)
+	}
+}
+
+// run is the next stretch of up to most usable connections in [from, end);
+// a probe or disconnect skips what never came up.
+func (w *worker) run(from, end, most int) (first, n int) {
+	for from < end && w.state[from] != connLive && !(w.slot.Phase == phases.Create && w.state[from] == connNone) {
+		from++
+	}
+	n = 0
+	for from+n < end && n < most && (w.state[from+n] == connLive || w.slot.Phase == phases.Create && w.state[from+n] == connNone) {
+		n++
+	}
+	return from, n
+}
+
+// usable counts the connections that a step will be started on.
+func (w *worker) usable(from, end int) int {
+	if w.slot.Phase == phases.Create {
+		return end - from
+	}
+	n := 0
+	for _, s := range w.state[from:end] {
+		if s == connLive {
+			n++
+		}
+	}
+	return n
+}
+
+// each starts step s on every usable connection of [from, end) as fast as the
+// provider takes them and waits until all are through.
+func (w *worker) each(s transport.Step, from, end int) {
+	w.enter(s)
+	total := w.usable(from, end)
+	w.planned.Store(int64(total))
+	deadline := w.deadline(s)
+	next := from
+	for w.finished < total && !w.stop.Load() {
+		if next < end {
+			var n int
+			next, n = w.run(next, end, chunk)
+			if n > 0 {
+				next += w.start(s, next, n, nil)
+			}
+			w.take(0)
+			continue
+		}
+		if now := w.now(); now >= deadline {
+			break
+		}
+		w.take(deadline)
+	}
+	w.giveUp(from, next, s)
+}
+
+// enter begins the bookkeeping of step s.
+func (w *worker) enter(s transport.Step) {
+	w.waiting, w.finished, w.inflight = s, 0, 0
+	clear(w.passed)
+	w.seen = w.now()
+}
+
+// deadline of a step that a silent peer must not hold up for the whole phase.
+func (w *worker) deadline(s transport.Step) int64 {
+	limit := w.rk.p.spec.PhaseTimeout
+	if s == transport.StepProbe || s == transport.StepDisconnect {
+		// A connection that does not answer is "dead", not a reason to end the job: leave the root its time.
+		limit = limit * 3 / 4
+	}
+	return w.began + int64(limit)
+}
+
+// start begins s on n connections and returns how many are begun or failed at once.
+func (w *worker) start(s transport.Step, first, n int, due []int64) int {
+	k, err := w.tw.Start(s, transport.Conn(first), n, due)
+	w.inflight += k
+	w.started += int64(k)
+	if err != nil && !errors.Is(err, transport.ErrAgain) {
+		w.fail(first+k, s, causeOf(err), err)
+		w.inflight++
+		w.through(first + k)
+		k++
+	}
+	return k
+}
+
+// connect dials this worker's connections of a stage in the asked shape while it serves requests.
+func (w *worker) connect(at int64) {
+	from, end := w.stageRange(w.slot.Stage)
+	w.enter(transport.StepConnect)
+	total := w.usable(from, end)
+	w.planned.Store(int64(total))
+	pacer := phases.NewPacer(w.rk.p.spec.Shape, w.rk.pacing(w), at)
+	deadline := w.deadline(transport.StepConnect)
+	next := from
+	for w.finished < total && !w.stop.Load() {
+		now := w.now()
+		if now >= deadline {
+			break
+		}
+		n, wake := pacer.Next(now, w.inflight)
+		if n > 0 && next < end {
+			var k int
+			next, k = w.run(next, end, min(n, chunk))
+			var due []int64
+			if pacer.Paced() {
+				due = w.due[:k]
+				for i := range due {
+					due[i] = pacer.Due(int64(next - from + i))
+				}
+			}
+			k = w.start(transport.StepConnect, next, k, due)
+			next += k
+			pacer.Began(k)
+			w.take(0)
+			continue
+		}
+		if next == end {
+			wake = phases.Never
+		}
+		w.take(min(deadline, wake))
+	}
+	w.giveUp(from, next, transport.StepConnect)
+}
+
+// destroy ends both kinds of connections, whatever became of them.
+func (w *worker) destroy(s transport.Step) {
+	end := w.out + w.nIn
+	last := s == transport.StepDestroyID
+	w.enter(s)
+	total := 0
+	for _, st := range w.state[:end] {
+		if st == connLive || st == connFailed {
+			total++
+		}
+	}
+	w.planned.Store(int64(total))
+	for next := 0; (next < end || w.finished < total) && !w.stop.Load(); {
+		for next < end && w.state[next] != connLive && w.state[next] != connFailed {
+			next++
+		}
+		n := 0
+		for next+n < end && n < chunk && (w.state[next+n] == connLive || w.state[next+n] == connFailed) {
+			n++
+		}
+		if n > 0 {
+			k, err := w.tw.Start(s, transport.Conn(next), n, nil)
+			w.inflight += k
+			if err != nil && !errors.Is(err, transport.ErrAgain) {
+				w.fail(next+k, s, causeOf(err), err)
+				w.inflight++
+				w.through(next + k)
+				k++
+			}
+			if last {
+				for i := range k {
+					w.state[next+i] = connGone
+				}
+			}
+			next += k
+			w.take(0)
+			continue
+		}
+		w.take(w.now() + int64(tick))
+	}
+}
+
+// serve answers peers until the driver says stop.
+func (w *worker) serve() {
+	for !w.stop.Load() {
+		w.take(w.now() + int64(tick))
+	}
+}
+
+// take handles what has happened. until 0 polls; else it sleeps until then at
+// most, in slices, so that a stop is seen and a stall is measured.
+func (w *worker) take(until int64) {
+	now := w.now()
+	w.stall(now - w.seen)
+	var n int
+	var err error
+	if until == 0 {
+		n = w.tw.Poll(w.ev)
+	} else {
+		until = min(until, now+int64(tick))
+		n, err = w.tw.Wait(until, w.ev)
+		now = w.now()
+		w.stall(now - until)
+	}
+	w.seen = now
+	for i := range n {
+		w.handle(&w.ev[i])
+	}
+	if err != nil && len(w.errs) < maxErrors {
+		w.errs = append(w.errs, *w.rk.wrap(w.slot.Phase, "wait", rank.None, err))
+	}
+	w.completed.Store(int64(w.finished))
+}
+
+// stall notes time that passed beyond the wait that was asked for while there was work: nobody ran this thread, or it
+// was busy with one thing for so long.
+func (w *worker) stall(d int64) {
+	if d > w.gap && w.finished < int(w.planned.Load()) {
+		w.gap = d
+	}
+}
+
+// handle one event. On the path of every connection: no allocation unless it failed.
+func (w *worker) handle(ev *transport.Event) {
+	c := int(ev.Conn)
+	switch ev.Kind {
+	case transport.StepDone:
+		if ev.Begin != 0 || ev.End != 0 {
+			w.stamps.Set(ev.Step, c, ev.Begin, ev.End)
+		}
+		switch {
+		case ev.Step == transport.StepFullConnect && w.waiting == transport.StepConnect:
+			w.through(c)
+			if w.mimic != nil {
+				w.mimicOne(transport.StepRTR, c)
+				w.mimicOne(transport.StepRTS, c)
+			}
+		case ev.Step == w.waiting && w.waiting != transport.StepConnect:
+			w.through(c)
+			if ev.Step == transport.StepCreateID {
+				w.state[c] = connLive
+			}
+		}
+	case transport.StepFailed:
+		w.fail(c, ev.Step, ev.Cause, ev.Err)
+		if c < w.out || w.slot.Phase == phases.Destroy {
+			w.through(c)
+		}
+	case transport.EventRequest:
+		w.request(ev)
+	case transport.EventPeerClosed:
+		if w.state[c] == connLive && c < w.out {
+			w.fail(c, w.waiting, transport.CauseClosed, nil)
+		}
+	}
+}
+
+// through counts one connection of the running step as finished, once.
+func (w *worker) through(c int) {
+	if w.passed[c] {
+		return
+	}
+	w.passed[c] = true
+	w.inflight--
+	w.finished++
+}
+
+// request answers one connection request.
+func (w *worker) request(ev *transport.Event) {
+	c := int(ev.Conn)
+	from, conn, ok := w.rk.p.checkHello(&ev.Hello, w.rk.rank)
+	if i := c - w.out; ok && i >= 0 && i < w.in {
+		w.nIn = max(w.nIn, i+1)
+		w.peers[i] = incoming{from: from, conn: conn}
+		w.state[c] = connLive
+	} else {
+		ok = false
+	}
+	if err := w.tw.Answer(ev.Conn, ok, rejectForeign); err != nil {
+		w.fail(c, transport.StepAccept, causeOf(err), err)
+	}
+}
+
+// rejectForeign is the reason given to a hello that is not of this job.
+const rejectForeign = 1
+
+// fail records the failure of step s on connection c.
+func (w *worker) fail(c int, s transport.Step, cause transport.Cause, err error) {
+	if c >= 0 && c < len(w.state) {
+		if w.state[c] == connFailed {
+			return
+		}
+		w.state[c] = connFailed
+		if w.stamps.Has(s) {
+			w.stamps.Fail(c, s, cause)
+		}
+	}
+	w.failed++
+	if c < w.out {
+		w.lost++
+		if w.slot.Phase == phases.Probe {
+			w.dead++
+		}
+	}
+	if len(w.errs) < maxErrors {
+		if err == nil {
+			err = &transport.OpError{Op: s.String(), Provider: w.rk.p.cfg.Provider.Name(), Cause: cause}
+		}
+		w.errs = append(w.errs, *w.rk.wrap(w.slot.Phase, s.String(), w.peer(c), err))
+	}
+}
+
+// peer of connection c, either side.
+func (w *worker) peer(c int) rank.Rank {
+	switch {
+	case c < 0:
+		return rank.None
+	case c < w.out:
+		e, _ := w.rk.plan.Edge(w.planIndex(c))
+		return e.To
+	case c-w.out < w.nIn:
+		return w.peers[c-w.out].from
+	}
+	return rank.None
+}
+
+// edge of connection c, either side.
+func (w *worker) edge(c int) collect.EdgeConn {
+	if c < w.out {
+		e, conn := w.rk.plan.Edge(w.planIndex(c))
+		return collect.EdgeConn{From: e.From, To: e.To, Conn: conn}
+	}
+	in := w.peers[c-w.out]
+	return collect.EdgeConn{From: in.from, To: w.rk.rank, Conn: in.conn}
+}
+
+// giveUp fails what is still under way when the work of a step ended early.
+func (w *worker) giveUp(from, end int, s transport.Step) {
+	if w.inflight <= 0 {
+		return
+	}
+	cause := transport.CauseTimeout
+	if w.stop.Load() && w.now() < w.deadline(s) {
+		cause = transport.CauseAborted
+	}
+	for c := from; c < end; c++ {
+		if w.state[c] != connLive || w.passed[c] {
+			continue
+		}
+		w.tw.Abandon(transport.Conn(c))
+		w.fail(c, s, cause, nil)
+		w.through(c)
+	}
+}
+
+// mimicAll sleeps the asked time for every usable connection, one after the
+// other as one thread calling the verbs would.
+func (w *worker) mimicAll(steps ...transport.Step) {
+	for _, s := range steps {
+		for c := range w.out {
+			if w.stop.Load() {
+				return
+			}
+			if w.state[c] == connLive {
+				w.mimicOne(s, c)
+			}
+		}
+	}
+}
+
+func (w *worker) mimicOne(s transport.Step, c int) {
+	begin := w.now()
+	w.rk.p.clock.SleepUntil(begin+int64(w.rk.p.spec.Mimic), 0)
+	w.seen = w.now()
+	w.mimic.Set(s, c, begin, w.seen)
+}
+
+// causeOf finds the cause under which a failure is counted.
+func causeOf(err error) transport.Cause {
+	var op *transport.OpError
+	if errors.As(err, &op) {
+		return op.Cause
+	}
+	return transport.CauseOther
+}
+
+// hello of one connection: version, from, to, connection, start of the table digest; the rest is kept for the token.
+func (p *process) hello(h *transport.Hello, from, to rank.Rank, conn int32) {
+	clear(h[:])
+	h[0] = helloWire
+	binary.BigEndian.PutUint32(h[4:], uint32(from))
+	binary.BigEndian.PutUint32(h[8:], uint32(to))
+	binary.BigEndian.PutUint32(h[12:], uint32(conn))
+	copy(h[16:32], p.table.Digest[:16])
+}
+
+// checkHello says whether a hello belongs to this job and reaches rank to.
+func (p *process) checkHello(h *transport.Hello, to rank.Rank) (from rank.Rank, conn int32, ok bool) {
+	from = rank.Rank(binary.BigEndian.Uint32(h[4:]))
+	conn = int32(binary.BigEndian.Uint32(h[12:]))
+	ok = h[0] == helloWire &&
+		rank.Rank(binary.BigEndian.Uint32(h[8:])) == to &&
+		from >= 0 && int(from) < p.table.Size() &&
+		conn >= 0 && int(conn) < p.spec.Connections &&
+		[16]byte(h[16:32]) == [16]byte(p.table.Digest[:16])
+	return from, conn, ok
+}

@@ -1,0 +1,98 @@
+package test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Kill any one process of a job at a seeded random moment: every survivor ends
+// within 5 s, the loss is named, nothing is left.
+// RANKSTORM_KILLS sets the number of moments, RANKSTORM_SEED replays one.
+func TestKillAtRandomMoments(t *testing.T) {
+	kills := 12
+	if s := os.Getenv("RANKSTORM_KILLS"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kills = n
+	}
+	first := uint64(1)
+	if s := os.Getenv("RANKSTORM_SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, kills = n, 1
+	}
+	for seed := first; seed < first+uint64(kills); seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { killOnce(t, seed) })
+	}
+}
+
+func killOnce(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	const procs = 8
+	cmd := exec.Command(binary, "run", "--spawn", fmt.Sprint(procs), "--topology", "all_to_all", "-c", "16", "--rounds", "100000", "--phase-timeout", "20s")
+	cmd.Dir = t.TempDir()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	defer cmd.Process.Kill()
+
+	var pids []int
+	for range 1000 {
+		if pids = children(cmd.Process.Pid); len(pids) == procs {
+			break
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	if len(pids) != procs {
+		t.Fatalf("%d children, want %d", len(pids), procs)
+	}
+	// Half of the moments fall into the first 300 ms: gather, seal, clock and the first round.
+	wait := time.Duration(rng.Int64N(int64(2 * time.Second)))
+	if rng.IntN(2) == 0 {
+		wait = time.Duration(rng.Int64N(int64(300 * time.Millisecond)))
+	}
+	victim := pids[rng.IntN(procs)]
+	time.Sleep(wait)
+	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	var err error
+	select {
+	case err = <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("seed %d: pid %d killed after %v: the job has not ended 30 s later\n%s", seed, victim, wait, stderr.String())
+	}
+	took := time.Since(killed)
+	if took > 6*time.Second {
+		t.Errorf("seed %d: pid %d killed after %v: the job ended %v later", seed, victim, wait, took)
+	}
+	if code := exitCode(err); code != 1 {
+		t.Errorf("seed %d: exit %d, want 1", seed, code)
+	}
+	if !strings.Contains(stderr.String(), fmt.Sprintf("pid %d", victim)) {
+		t.Errorf("seed %d: pid %d was killed after %v and is not named:\n%s", seed, victim, wait, stderr.String())
+	}
+	for _, pid := range pids {
+		if alive(pid) {
+			t.Errorf("seed %d: pid %d is left", seed, pid)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
