@@ -192,6 +192,9 @@ func (g *Group) Stats() Stats {
 
 // push hands an event to the reader; it waits if the buffer is full.
 func (g *Group) push(e Event) {
+	if g.closed.Load() {
+		return // after the own goodbye everybody hangs up
+	}
 	select {
 	case g.events <- e:
 	case <-g.closing:
