@@ -250,7 +250,12 @@ func (d *Document) addRound(s *Summary) {
 		d.RoundsMore++
 		return
 	}
-	r := RoundDoc{Seq: s.Seq, Phase: s.Phase, Round: s.Round, Stage: s.Stage}
+	r := RoundDoc{Seq: s.Seq, Phase: s.Phase, Round: s.Round, Stage: s.Stage, StepWalls: map[string]int64{}}
+	for _, st := range s.Steps {
+		if st.Total.Count > 0 && st.Side != SideTarget {
+			r.StepWalls[st.Step] = st.LastEnd - st.FirstBegin
+		}
+	}
 	if began, wall, ok := s.span(); ok {
 		began -= d.build.startNS
 		r.BeganNS, r.WallNS = &began, &wall

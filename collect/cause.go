@@ -85,7 +85,7 @@ func stragglers(d *Document, p PhaseDoc, hosts map[rank.Rank]string) []Cause {
 			proc := procOf(d, r)
 			out = append(out, Cause{Kind: kind, Rank: &r, Proc: &proc, Host: hosts[r], Phase: p.Phase, ValueNS: &ns,
 				Evidence: fmt.Sprintf("%s: rank %d (%s) %s %s; median of the other %s ranks %s",
-					p.Phase, r, hosts[r], what, formatDuration(ns), formatCount(int64(len(list)-1)), formatDuration(median)),
+					p.Phase, r, hosts[r], what, formatDuration(ns), formatCount(int64(len(list)-1)), overBound(median, bound)),
 				Fix: "look for load, throttling or a stopped process on " + hosts[r]})
 		}
 	}

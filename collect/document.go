@@ -187,6 +187,8 @@ type RoundDoc struct {
 	Stage   int32  `json:"stage"`
 	BeganNS *int64 `json:"began_ns"`
 	WallNS  *int64 `json:"wall_ns"`
+	// StepWalls are last end - first begin of the steps, except those of the target side.
+	StepWalls map[string]int64 `json:"step_wall_ns"`
 }
 
 // EdgeDoc is one edge's share of the connect phase.

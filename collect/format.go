@@ -25,11 +25,7 @@ func formatDuration(ns int64) string {
 		}
 		for decimals, scale := 2, int64(100); decimals >= 0; decimals, scale = decimals-1, scale/10 {
 			if q := (ns*scale + u.ns/2) / u.ns; q < 1000 {
-				text := strconv.FormatInt(q, 10)
-				if decimals > 0 {
-					text = text[:len(text)-decimals] + "." + text[len(text)-decimals:]
-				}
-				return sign + text + " " + u.name
+				return sign + point(q, decimals) + " " + u.name
 			}
 		}
 	}
@@ -53,4 +49,36 @@ func formatCount(n int64) string {
 		b.WriteRune(c)
 	}
 	return b.String()
+}
+
+// formatBytes prints a size with three significant digits, in powers of 1,024.
+func formatBytes(n int64) string {
+	if n < 1024 {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	unit := int64(1024)
+	for _, name := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if n < 1000*unit || name == "TiB" {
+			whole, rest := n/unit, n%unit
+			for decimals, scale := 2, int64(100); decimals >= 0; decimals, scale = decimals-1, scale/10 {
+				if q := whole*scale + (rest*scale+unit/2)/unit; q < 1000 || decimals == 0 {
+					return point(q, decimals) + " " + name
+				}
+			}
+		}
+		unit *= 1024
+	}
+	return strconv.FormatInt(n, 10) + " B"
+}
+
+// point prints q / 10^decimals: point(98, 2) is "0.98".
+func point(q int64, decimals int) string {
+	text := strconv.FormatInt(q, 10)
+	if decimals == 0 {
+		return text
+	}
+	if missing := decimals + 1 - len(text); missing > 0 {
+		text = strings.Repeat("0", missing) + text
+	}
+	return text[:len(text)-decimals] + "." + text[len(text)-decimals:]
 }

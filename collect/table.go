@@ -1,7 +1,15 @@
 package collect
 
 import (
+	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+
+	"rankstorm/rank"
 )
 
 // TableOptions of WriteTable.
@@ -10,8 +18,303 @@ type TableOptions struct {
 	Color   bool // ANSI bold, dim and red
 }
 
-// WriteTable prints the document for a person. It is a pure function of d.
+// labelWidth is where the text of the lines below the table begins.
+const labelWidth = 13
+
+// WriteTable prints the document for a person: header, one row per step, then
+// failures, connections, barriers, clocks, resources, causes, warnings, exit. It
+// is a pure function of d. If the rows are wider than o.Columns, columns go in
+// the order of narrowings; other lines wrap between words.
 func WriteTable(w io.Writer, d *Document, o TableOptions) error {
-	_, err := io.WriteString(w, renderTable(d, o))
-	return err
+	t := &tableText{o: o}
+	t.header(d)
+	t.rows(d)
+	t.failures(d)
+	t.connections(d)
+	t.barriers(d)
+	t.clocks(d)
+	t.resources(d)
+	for _, c := range d.Causes {
+		t.words("cause", c.Evidence)
+		if c.Fix != "" {
+			t.words("", "fix: "+c.Fix)
+		}
+	}
+	for _, text := range d.Warnings {
+		t.words("warning", text)
+	}
+	t.exit(d)
+	if _, err := io.WriteString(w, t.b.String()); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	return nil
+}
+
+// tableText collects the text.
+type tableText struct {
+	b strings.Builder
+	o TableOptions
+}
+
+const (
+	styleNone = ""
+	styleBold = "1"
+	styleDim  = "2"
+	styleRed  = "31"
+)
+
+func (t *tableText) style(s, style string) string {
+	if !t.o.Color || style == styleNone || s == "" {
+		return s
+	}
+	return "\x1b[" + style + "m" + s + "\x1b[0m"
+}
+
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return formatCount(n) + " " + many
+}
+
+func (t *tableText) header(d *Document) {
+	items := []string{plural(d.Size, "rank", "ranks"), plural(int64(len(d.Hosts)), "host", "hosts")}
+	if d.VirtualRanks {
+		items = append(items, fmt.Sprintf("virtual ranks: %s per process", formatCount(d.RanksPerProc)))
+	}
+	items = append(items, d.Topology.Name)
+	if d.Topology.Stages > 1 {
+		items = append(items, plural(d.Topology.Stages, "stage", "stages"))
+	}
+	items = append(items, fmt.Sprintf("%s × %s = %s", plural(d.Edges, "edge", "edges"), formatCount(d.ConnsPerEdge),
+		plural(d.Edges*d.ConnsPerEdge, "connection", "connections")))
+	if d.RoundsAsked > 1 {
+		items = append(items, plural(d.RoundsAsked, "round", "rounds"))
+	}
+	items = append(items, d.Transport, d.Connect)
+	if d.Poll != nil {
+		items = append(items, "poll "+*d.Poll)
+	}
+	items = append(items, "run "+d.RunID)
+	for _, line := range wrap(items, " · ", t.o.Columns, 0) {
+		t.b.WriteString(t.style(line, styleBold) + "\n")
+	}
+	t.b.WriteByte('\n')
+}
+
+// words prints a labelled text, wrapped between words.
+func (t *tableText) words(label, text string) {
+	// Control characters in texts from other processes must not move the cursor.
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, text)
+	t.lines(label, wrap(strings.Fields(text), " ", t.o.Columns, labelWidth), styleNone)
+}
+
+// items prints a labelled list, wrapped between items.
+func (t *tableText) items(label string, items []string, style string) {
+	t.lines(label, wrap(items, " · ", t.o.Columns, labelWidth), style)
+}
+
+func (t *tableText) lines(label string, lines []string, style string) {
+	for i, line := range lines {
+		head := strings.Repeat(" ", labelWidth)
+		if i == 0 {
+			head = t.style(label, styleBold) + strings.Repeat(" ", labelWidth-len(label))
+		}
+		t.b.WriteString(head + t.style(line, style) + "\n")
+	}
+}
+
+// wrap joins items into lines of at most columns - indent cells; an item that is
+// too long stands alone and is broken between words.
+func wrap(items []string, sep string, columns, indent int) []string {
+	room := columns - indent
+	if columns == 0 {
+		return []string{strings.Join(items, sep)}
+	}
+	room = max(room, 20)
+	var lines []string
+	line := ""
+	for _, item := range items {
+		switch {
+		case line == "":
+			line = item
+		case runewidth.StringWidth(line+sep+item) <= room:
+			line += sep + item
+		default:
+			lines = append(lines, line)
+			line = item
+		}
+		if sep != " " && runewidth.StringWidth(line) > room {
+			parts := wrap(strings.Fields(line), " ", room, 0)
+			lines = append(lines, parts[:len(parts)-1]...)
+			line = parts[len(parts)-1]
+		}
+	}
+	return append(lines, line)
+}
+
+func (t *tableText) failures(d *Document) {
+	for _, p := range d.Phases {
+		for _, s := range p.Steps {
+			if s.Failed == 0 {
+				continue
+			}
+			var items []string
+			for _, cause := range slices.Sorted(maps.Keys(s.Failures)) {
+				items = append(items, fmt.Sprintf("%s %s", cause, formatCount(s.Failures[cause])))
+			}
+			items[0] = s.Step + ": " + items[0]
+			t.items("failures", items, styleRed)
+		}
+	}
+}
+
+func (t *tableText) connections(d *Document) {
+	c := d.Connections
+	style := styleNone
+	if c.Failed > 0 || c.Dead > 0 {
+		style = styleRed
+	}
+	t.items("connections", []string{
+		formatCount(c.Planned) + " planned", formatCount(c.Started) + " started", formatCount(c.Established) + " established",
+		formatCount(c.Accepted) + " accepted", formatCount(c.Dead) + " dead", formatCount(c.Failed) + " failed",
+	}, style)
+}
+
+// clockBound is the largest error of any clock against the root's.
+func clockBound(d *Document) int64 {
+	var bound int64
+	for _, c := range d.Clock {
+		bound = max(bound, c.BoundNS)
+	}
+	for _, p := range d.Phases {
+		if p.BoundNS != nil {
+			bound = max(bound, *p.BoundNS)
+		}
+	}
+	return bound
+}
+
+func (t *tableText) barriers(d *Document) {
+	var took, skew []int64
+	for _, b := range d.Barriers {
+		if b.BarrierNS != nil {
+			took = append(took, *b.BarrierNS)
+		}
+		if b.ReleaseSkewNS != nil {
+			skew = append(skew, *b.ReleaseSkewNS)
+		}
+	}
+	items := []string{formatCount(int64(len(d.Barriers)) + d.BarriersMore)}
+	bound := clockBound(d)
+	add := func(name string, list []int64) {
+		if len(list) == 0 {
+			return
+		}
+		slices.Sort(list)
+		largest := list[len(list)-1]
+		if largest < bound {
+			items = append(items, fmt.Sprintf("%s < %s", name, formatDuration(bound)))
+			return
+		}
+		items = append(items, fmt.Sprintf("%s median %s, max %s", name, overBound(medianOf(list), bound), formatDuration(largest)))
+	}
+	add("last in → last out", took)
+	add("release skew", skew)
+	if len(d.Barriers) > 0 {
+		t.items("barriers", items, styleNone)
+	}
+}
+
+// overBound prints a difference between two clocks; below their bound it is
+// not known better than that.
+func overBound(ns, bound int64) string {
+	if ns < bound {
+		return "< " + formatDuration(bound)
+	}
+	return formatDuration(ns)
+}
+
+func (t *tableText) clocks(d *Document) {
+	if len(d.Clock) == 0 {
+		return
+	}
+	if bound := clockBound(d); bound > 0 {
+		t.items("clocks", []string{"agree within " + formatDuration(bound)}, styleNone)
+		return
+	}
+	t.items("clocks", []string{"one clock"}, styleNone)
+}
+
+func (t *tableText) resources(d *Document) {
+	judged, leaking := int64(0), map[rank.Proc]bool{}
+	for _, l := range d.Leaks() {
+		leaking[l.Proc] = true
+	}
+	var fds, rss, drops, retries int64
+	peaks, dropsKnown, retriesKnown := false, false, false
+	for _, r := range d.Resources {
+		if r.Before != nil && r.After != nil {
+			judged++
+			if r.Before.ListenDrops != nil && r.After.ListenDrops != nil {
+				drops, dropsKnown = drops+*r.After.ListenDrops-*r.Before.ListenDrops, true
+			}
+			if r.Before.SYNRetries != nil && r.After.SYNRetries != nil {
+				retries, retriesKnown = retries+*r.After.SYNRetries-*r.Before.SYNRetries, true
+			}
+		}
+		if r.Peak != nil {
+			fds, rss, peaks = max(fds, r.Peak.FDs), max(rss, r.Peak.RSSBytes), true
+		}
+	}
+	var items []string
+	style := styleNone
+	switch {
+	case judged == 0:
+	case len(leaking) > 0:
+		style = styleRed
+		items = append(items, fmt.Sprintf("not back to the baseline: %s of %s", formatCount(int64(len(leaking))), plural(judged, "process", "processes")))
+	default:
+		items = append(items, "back to the baseline: "+plural(judged, "process", "processes"))
+	}
+	if peaks {
+		items = append(items, fmt.Sprintf("peak per process %s, %s", plural(fds, "fd", "fds"), formatBytes(rss)))
+	}
+	if dropsKnown {
+		items = append(items, "listen drops "+formatCount(drops))
+	}
+	if retriesKnown {
+		items = append(items, "SYN retries "+formatCount(retries))
+	}
+	if len(items) > 0 {
+		t.items("resources", items, style)
+	}
+}
+
+func (t *tableText) exit(d *Document) {
+	if d.Exit == nil {
+		return
+	}
+	e := d.Exit
+	text := fmt.Sprint(e.Code)
+	switch {
+	case e.Code == 0 && !e.Partial:
+		text += " clean"
+	case e.Partial && d.Progress != nil:
+		p := d.Progress
+		text += fmt.Sprintf(" partial, stopped in %s at %s/%s", p.Phase, formatCount(p.Done), formatCount(p.Total))
+	case e.Partial:
+		text += " partial"
+	case e.Cause != nil:
+		text += " " + *e.Cause
+	}
+	if e.Text != "" {
+		text += ": " + e.Text
+	}
+	t.words("exit", text)
 }
