@@ -10,8 +10,9 @@ import (
 // Initiators and targets are what the file says. Plans are in the order of the
 // file, rotated by the number of the initiator among those of the file.
 //
-// Ideal total: for a matrix all its bytes ÷ the biggest row or column sum; for
-// an edge list the same with every initiator's weights scaled to 1.
+// Ideal total, with the proportions of the file kept: for a matrix all its
+// bytes ÷ the biggest row or column sum; for an edge list the same with every
+// initiator's weights scaled to 1.
 var customKind = kind{
 	name:    "custom",
 	summary: "edges from a file: lines \"src: dst[*weight], …\" or a matrix of bytes",
@@ -20,8 +21,9 @@ var customKind = kind{
 	bound:   customBound,
 }
 
-// maxCustomEdges bounds what a few short lines may ask for.
-const maxCustomEdges = 1 << 24
+// maxCustomEdges bounds the memory that a few short lines may ask for; a full
+// matrix of 2048 ranks fits.
+const maxCustomEdges = 1 << 22
 
 type custom struct {
 	ranks  int

@@ -95,16 +95,20 @@ func (p *customParser) fail(line int, format string, args ...any) error {
 	return e
 }
 
-// add notes an edge; the total is bounded because "0-9999: 0-9999" is short.
+// add notes an edge.
 func (p *customParser) add(line int, from, to Rank, weight float64) error {
 	if from == to || weight == 0 {
 		return nil
 	}
 	if p.edges++; p.edges > maxCustomEdges {
-		return p.fail(line, "more than %d edges: use a topology with a rule, such as all_to_all", maxCustomEdges)
+		return p.tooMany(line)
 	}
 	p.file.rows[from] = append(p.file.rows[from], customEdge{to: to, weight: weight, line: line})
 	return nil
+}
+
+func (p *customParser) tooMany(line int) error {
+	return p.fail(line, "more than %d edges: use a topology with a rule, such as all_to_all", maxCustomEdges)
 }
 
 func (p *customParser) matrixRow(line, row int, text string) error {
@@ -127,7 +131,7 @@ func (p *customParser) matrixRow(line, row int, text string) error {
 	for column, cell := range cells {
 		bytes, ok := parseBytes(cell)
 		if !ok {
-			return p.fail(line, "row %d, column %d: %q is no number of bytes: write 0 or more, K, M, G, T for powers of 1024", row, column, cell)
+			return p.fail(line, "row %d, column %d: %q is no number of bytes: write 0 or a number from %g to %g, K, M, G, T for powers of 1024", row, column, cell, minWeight, maxWeight)
 		}
 		if err := p.add(line, Rank(row), Rank(column), bytes); err != nil {
 			return err
@@ -148,11 +152,12 @@ func parseBytes(cell string) (float64, bool) {
 	return n * scale, ok && n*scale <= maxWeight
 }
 
-// maxWeight keeps sums of weights finite.
-const maxWeight = 1e300 / maxCustomEdges
-
-// minWeight keeps shares above 0 after division by the sum.
-const minWeight = 1e-100
+// Weights are 0 or within these bounds, so that sums stay finite and shares
+// above 0.
+const (
+	minWeight = 1e-9
+	maxWeight = 1e18
+)
 
 // parseWeight reads a number that is 0 or in minWeight … maxWeight.
 func parseWeight(text string) (float64, bool) {
@@ -191,6 +196,10 @@ func (p *customParser) edgeLine(line int, text string) error {
 		if err != nil {
 			return err
 		}
+		// Refuse "*: *" before it is expanded: at most one self edge each drops out.
+		if s, t := len(sources), len(targets); weight > 0 && s*t-min(s, t) > maxCustomEdges-p.edges {
+			return p.tooMany(line)
+		}
 		for _, from := range sources {
 			for _, to := range targets {
 				if err := p.add(line, from, to, weight); err != nil {
@@ -215,7 +224,7 @@ func (p *customParser) target(line int, word string) ([]Rank, float64, error) {
 		if n, err := strconv.ParseFloat(text, 64); err == nil || n != 0 { // out of range gives ±Inf
 			ok := false
 			if weight, ok = parseWeight(text); !ok {
-				return nil, 0, p.fail(line, "weight %q of %q: give a number of 0 or more", text, word)
+				return nil, 0, p.fail(line, "weight %q of %q: give 0 or a number from %g to %g", text, word, minWeight, maxWeight)
 			}
 			word = strings.TrimSpace(word[:star])
 		} else if strings.Trim(word[:star], "0123456789-: ") == "" && star > 0 {

@@ -201,7 +201,8 @@ func edits(a, b string) int {
 // Bound is the most that the topology can carry in all, in units of one rank's
 // line rate in one direction, if ranks are the only limit, and the formula
 // behind it (reference: tebench proposal §4.2, "ideal total"). It is an upper
-// bound: a fabric with less bisection carries less.
+// bound: a fabric with less bisection carries less. For custom it is the total
+// if all initiators keep to the proportions of the file.
 //
 // The common bound: data cannot flow faster than all ranks that initiate can
 // send, nor than all that are reached can receive. O(size) at most.
