@@ -1,0 +1,111 @@
+package rendezvous
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"rankstorm/rank"
+)
+
+// DefaultPort of the controller.
+const DefaultPort = 7471
+
+// controllerAddress is where the controller is said to be.
+type controllerAddress struct {
+	host    string
+	port    uint16
+	literal bool // the host is an address, or localhost: meant as written
+}
+
+func (a controllerAddress) String() string {
+	return net.JoinHostPort(a.host, strconv.Itoa(int(a.port)))
+}
+
+// parseController reads host, host:port, [v6], [v6]:port or a bare v6 address.
+// port is used if the text names none.
+func parseController(text string, port int) (controllerAddress, error) {
+	bad := func(what string) (controllerAddress, error) {
+		return controllerAddress{}, rank.Errorf(rank.KindUsage, "controller %q: %s; give host, host:port or [v6]:port", text, what)
+	}
+	if port == 0 {
+		port = DefaultPort
+	}
+	a := controllerAddress{host: text}
+	if ip, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+		a.host = ip.Unmap().String()
+	} else if strings.Contains(text, ":") {
+		host, portText, err := net.SplitHostPort(text)
+		if err != nil {
+			return bad("not host:port")
+		}
+		if port, err = strconv.Atoi(portText); err != nil {
+			return bad("the port is no number")
+		}
+		a.host = host
+	}
+	switch {
+	case a.host == "":
+		return bad("no host")
+	case strings.ContainsAny(a.host, " \t\r\n/@[]"):
+		return bad("not a host name")
+	case port < 1 || port > 65535:
+		return bad(fmt.Sprintf("port %d is not within 1 … 65535", port))
+	}
+	a.port = uint16(port)
+	_, err := netip.ParseAddr(a.host)
+	a.literal = err == nil || a.host == "localhost"
+	return a, nil
+}
+
+// isOwn says whether an address belongs to this host. Every 127.x.y.z does,
+// though interfaces list only one of them.
+func isOwn(a netip.Addr, local []netip.Addr) bool {
+	return a.IsLoopback() || a.IsUnspecified() || slices.Contains(local, a.WithZone(""))
+}
+
+// controlAddrs puts the addresses of the own port in the order in which others
+// should try them: the one this host reaches the controller from comes first.
+// A loopback one, though, leads only if the controller was written as one:
+// some hosts resolve their own name to 127.0.1.1, which is no use to others.
+func controlAddrs(own []netip.AddrPort, source netip.Addr, literal bool) []netip.AddrPort {
+	source = source.Unmap().WithZone("")
+	ordered := slices.Clone(own)
+	leads := func(a netip.AddrPort) bool {
+		if source.IsLoopback() {
+			return literal && a.Addr().IsLoopback() && a.Addr().Is4() == source.Is4()
+		}
+		return a.Addr() == source
+	}
+	slices.SortStableFunc(ordered, func(a, b netip.AddrPort) int {
+		switch la, lb := leads(a), leads(b); {
+		case la && !lb:
+			return -1
+		case lb && !la:
+			return 1
+		}
+		return 0
+	})
+	return ordered
+}
+
+// backoff is the pause between attempts: short at first, growing, jittered so
+// that many processes do not come in step.
+type backoff struct {
+	next, max time.Duration
+}
+
+func newBackoff(first, most time.Duration) backoff { return backoff{next: first, max: most} }
+
+// wait sleeps for the next pause or until ctx ends.
+func (b *backoff) wait(ctx context.Context) error {
+	d := b.next
+	b.next = min(b.next*3/2, b.max)
+	return pause(ctx, d/2+rand.N(d)) // d/2 … 3d/2
+}

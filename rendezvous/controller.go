@@ -1,0 +1,320 @@
+package rendezvous
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"rankstorm/rank"
+)
+
+const (
+	firstNotice  = 2 * time.Second // of who is missing
+	noticeEvery  = 5 * time.Second // after that; also the sign of life for those who wait
+	knockTimeout = 5 * time.Second // for the knock on a new link
+	maxKnocking  = 4096            // links that have not knocked yet
+	refuseFlush  = time.Second
+)
+
+// controller gathers the processes, makes the rank table, hands it to process
+// 0, and refuses who comes later. It exists at the one process that has the
+// controller port.
+type controller struct {
+	j       *joiner
+	name    string           // address and process, for the others' messages
+	seeds   []netip.AddrPort // where it gossips
+	begun   time.Time
+	stop    context.CancelFunc // of the notices
+	wg      sync.WaitGroup
+	refused func(error) // after the seal; guarded by mu
+
+	mu      sync.Mutex
+	g       *gathering
+	links   map[[16]byte]*knockLink
+	conns   map[net.Conn]struct{}
+	knocks  int // links that have not knocked yet
+	table   *rank.Table
+	inPlace bool // somebody said that everybody has the table
+	over    bool // failed or closed: no link changes anything any more
+}
+
+// knockLink is the link of a process that was let in.
+type knockLink struct {
+	out *outbox
+}
+
+func (l *knockLink) send(kind byte, v any) { writeMessage(l.out, kind, v) } // a broken link is seen by its reader
+
+// startController makes this process the controller; ln is the controller port.
+func startController(j *joiner, ln net.Listener) (*controller, error) {
+	if err := j.beMember(); err != nil {
+		ln.Close()
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c := &controller{
+		j: j, name: j.addr.String() + ", " + who(&j.cfg.Record), seeds: j.cfg.Record.Control, begun: time.Now(), stop: stop,
+		g:     newGathering(j.knock(), runID(time.Now())),
+		links: map[[16]byte]*knockLink{}, conns: map[net.Conn]struct{}{},
+	}
+	own := j.knock()
+	if m, ok := c.g.admit(&own); !ok {
+		stop()
+		ln.Close()
+		return nil, rank.Errorf(rank.KindUsage, "%s", m.rest)
+	}
+	j.gossip().setSeeds(nil)
+	j.ctl.handle(kindKnock, c.take)
+	j.gossip().listen(c.gossiped)
+	c.wg.Go(func() { c.tick(ctx) })
+	j.ctl.serve(ln)
+	return c, nil
+}
+
+// take starts the conversation with a process.
+func (c *controller) take(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over || c.knocks >= maxKnocking {
+		conn.Close()
+		return
+	}
+	c.knocks++
+	c.conns[conn] = struct{}{}
+	c.wg.Go(func() { c.converse(conn) })
+}
+
+func (c *controller) converse(conn net.Conn) {
+	out := newOutbox(conn)
+	defer func() {
+		out.Close()
+		c.mu.Lock()
+		delete(c.conns, conn)
+		c.mu.Unlock()
+	}()
+	conn.SetReadDeadline(time.Now().Add(knockTimeout))
+	r := bufio.NewReaderSize(conn, 4096)
+	kind, body, err := readFrame(r, maxKnock)
+	c.mu.Lock()
+	c.knocks--
+	c.mu.Unlock()
+	if err != nil || kind != frameKnock {
+		return // junk
+	}
+	k, err := decodeKnock(body)
+	if err != nil && (k.Proto == 0 || k.Proto == knockVersion) {
+		return // junk; another version's record need not make sense here
+	}
+	link := &knockLink{out: out}
+	if refusal := c.admit(&k, link); refusal != "" {
+		link.send(frameTurnAway, turnAway{Text: refusal})
+		out.flush(refuseFlush)
+		return
+	}
+	conn.SetReadDeadline(time.Time{})
+	for {
+		kind, body, err := readFrame(r, maxKnock)
+		switch {
+		case err != nil:
+			c.left(&k.Record, link, nil)
+			return
+		case kind == frameInPlace:
+			c.sealed()
+			return
+		case kind == frameJobFailed:
+			cause := &rank.Error{}
+			if decode(body, cause) != nil {
+				cause = nil
+			}
+			c.left(&k.Record, link, cause)
+			return
+		}
+	}
+}
+
+// admit decides on a knock and answers a welcome. refusal is what to answer
+// otherwise.
+func (c *controller) admit(k *knock, link *knockLink) (refusal string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, ok := c.g.admit(k)
+	if !ok {
+		notice := m.notice(&k.Record)
+		if c.refused != nil {
+			c.refused(rank.Errorf(rank.KindRefused, "%s", notice))
+		} else {
+			c.j.say(notice)
+		}
+		return m.told(c.name)
+	}
+	if old := c.links[k.Record.Nonce]; old != nil {
+		defer old.out.Conn.Close() // it came again over a new link
+	}
+	c.links[k.Record.Nonce] = link
+	link.send(frameWelcome, welcome{Seeds: c.seeds, Controller: c.name})
+	c.trySeal()
+	return ""
+}
+
+// gossiped hears of records that gossip brought.
+func (c *controller) gossiped(nonces [][16]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range nonces {
+		c.g.gossiped(n)
+	}
+	c.trySeal()
+}
+
+// trySeal makes the table as soon as everybody is known. c.mu is held.
+func (c *controller) trySeal() {
+	if c.over || c.g.sealed || !c.g.complete() {
+		return
+	}
+	table, err := rank.Build(c.g.seal(), c.g.own.K, c.g.runID)
+	if err != nil {
+		c.failLocked(asRankError(err))
+		return
+	}
+	c.table = table
+	var now Stats
+	c.j.gossip().stats(&now)
+	for _, l := range c.links {
+		l.send(frameWait, waiting{Sealing: true, Members: now.Members, Agents: now.Agents})
+	}
+	if table.Procs[0].Nonce == c.j.cfg.Record.Nonce {
+		c.j.takeTable(table)
+		return
+	}
+	c.j.sealing.Store(true)
+	body, err := msgpack.Marshal(table)
+	if err != nil {
+		c.failLocked(rank.Errorf(rank.KindInternal, "cannot encode the rank table: %w", err))
+		return
+	}
+	writeFrame(c.links[table.Procs[0].Nonce].out, frameTakeTable, body)
+}
+
+// left hears that a link ended. cause is what the process said about it.
+func (c *controller) left(rec *rank.Record, link *knockLink, cause *rank.Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over || c.links[rec.Nonce] != link {
+		return
+	}
+	delete(c.links, rec.Nonce)
+	if !c.g.sealed {
+		c.g.leave(rec.Nonce)
+		return
+	}
+	if c.inPlace { // the control tree judges now
+		return
+	}
+	if cause == nil {
+		cause = rank.Errorf(rank.KindLost, "pid %d ended while the rank table was handed out", rec.PID)
+		cause.Host = rec.Host
+		for p := range c.table.Procs {
+			if c.table.Procs[p].Nonce == rec.Nonce {
+				cause.Proc = rank.Proc(p)
+			}
+		}
+	}
+	c.failLocked(cause)
+}
+
+// sealed hears that everybody has the table.
+func (c *controller) sealed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inPlace = true
+}
+
+// settled is called when this process has its group.
+func (c *controller) settled(refused func(error)) {
+	c.stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inPlace = true
+	c.refused = refused
+}
+
+// fail tells everybody that the job did not form.
+func (c *controller) fail(err *rank.Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failLocked(err)
+}
+
+func (c *controller) failLocked(err *rank.Error) {
+	if c.over || c.inPlace {
+		return
+	}
+	c.over = true
+	c.g.sealed = true
+	for _, l := range c.links {
+		l.send(frameJobFailed, err)
+	}
+	c.j.end(outcome{err: err})
+}
+
+// tick tells how far gathering is, here and to all who wait.
+func (c *controller) tick(ctx context.Context) {
+	t := time.NewTimer(firstNotice)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		t.Reset(noticeEvery)
+		c.mu.Lock()
+		w := waiting{Sealing: c.g.sealed}
+		if !c.g.sealed {
+			w.Text = c.g.missing(time.Since(c.begun))
+			c.j.say(w.Text)
+		}
+		for _, l := range c.links {
+			l.send(frameWait, w)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// missing is the state of gathering, for the error at the join timeout; "" if
+// nobody is missing.
+func (c *controller) missing() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.g.sealed {
+		return ""
+	}
+	return c.g.missing(time.Since(c.begun))
+}
+
+// close ends all links; what was said last is given a moment to leave.
+func (c *controller) close() {
+	c.stop()
+	c.mu.Lock()
+	c.over = true
+	links := make([]*knockLink, 0, len(c.links))
+	for _, l := range c.links {
+		links = append(links, l)
+	}
+	c.mu.Unlock()
+	until := time.Now().Add(refuseFlush)
+	for _, l := range links {
+		l.out.flush(max(0, time.Until(until)))
+	}
+	c.mu.Lock()
+	for conn := range c.conns {
+		conn.Close()
+	}
+	c.mu.Unlock()
+	c.wg.Wait()
+}
