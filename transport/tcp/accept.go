@@ -1,8 +1,6 @@
 package tcp
 
 import (
-	"fmt"
-
 	"golang.org/x/sys/unix"
 
 	"rankstorm/transport"
@@ -120,7 +118,7 @@ func (w *worker) Answer(id transport.Conn, accept bool, reason uint16) error {
 		if ok && w.conns[slot].state == stDead {
 			return nil // abandoned meanwhile
 		}
-		return fmt.Errorf("tcp: answer: connection %d has no open request", id)
+		return misuse("answer", "connection %d has no open request", id)
 	}
 	c := &w.conns[slot]
 	var b [shortFrame]byte

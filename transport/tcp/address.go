@@ -142,7 +142,7 @@ func (a *addr) encode() transport.Address {
 // the publisher's.
 func decodeAddr(b []byte) (ip netip.Addr, port uint16, zone string, err error) {
 	bad := func(what string) (netip.Addr, uint16, string, error) {
-		return netip.Addr{}, 0, "", fmt.Errorf("tcp: published address of %d bytes: %s", len(b), what)
+		return netip.Addr{}, 0, "", misuse("address", "published address of %d bytes: %s", len(b), what)
 	}
 	if len(b) < addrFixed || len(b) > addrMax {
 		return bad("wrong length")

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"errors"
+	"fmt"
 
 	"golang.org/x/sys/unix"
 
@@ -50,4 +51,9 @@ func opError(op string, local, remote *addr, err error) *transport.OpError {
 		e.Remote = remote.String()
 	}
 	return e
+}
+
+// misuse is a call that the contract does not allow, or cannot carry out.
+func misuse(op, format string, args ...any) error {
+	return &transport.OpError{Op: op, Provider: name, Cause: transport.CauseOther, Err: fmt.Errorf(format, args...)}
 }

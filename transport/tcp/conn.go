@@ -99,7 +99,7 @@ type ring struct {
 
 func (r *ring) room() int { return len(r.buf) - r.n }
 
-// push gives the next event's place, to be filled but for Hello.
+// push gives the next event's place, to be filled but for Hello, which is zero.
 func (r *ring) push() *transport.Event {
 	if r.n == len(r.buf) {
 		r.grow(max(2*len(r.buf), 64))
@@ -129,6 +129,9 @@ func (r *ring) drain(ev []transport.Event) int {
 		e := &r.buf[r.head]
 		ev[i] = *e
 		e.Err = nil
+		if e.Kind == transport.EventRequest {
+			e.Hello = transport.Hello{}
+		}
 		r.head = (r.head + 1) & (len(r.buf) - 1)
 	}
 	r.n -= n

@@ -1,8 +1,6 @@
 package tcp
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -38,10 +36,10 @@ func (e *endpoint) Listen(backlog int) (transport.Address, int64, int64, error) 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed || e.listener.Load() >= 0 {
-		return nil, 0, 0, errors.New("tcp: listen: the endpoint is closed or listens already")
+		return nil, 0, 0, misuse("listen", "the endpoint is closed or listens already")
 	}
 	if backlog < 0 {
-		return nil, 0, 0, fmt.Errorf("tcp: listen: backlog %d is negative, 0 is the largest", backlog)
+		return nil, 0, 0, misuse("listen", "backlog %d is negative, 0 is the largest", backlog)
 	}
 	if backlog == 0 {
 		backlog = largestBacklog()

@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"errors"
-	"fmt"
 
 	"golang.org/x/sys/unix"
 
@@ -17,7 +16,7 @@ func (w *worker) Start(s transport.Step, first transport.Conn, n int, due []int6
 		return 0, errClosed
 	}
 	if due != nil && len(due) < n {
-		return 0, fmt.Errorf("tcp: start %v: %d due moments for %d connections", s, len(due), n)
+		return 0, misuse("start", "%v: %d due moments for %d connections", s, len(due), n)
 	}
 	// Half of the ring is for what polls and answers bring.
 	room := w.ring.room() - len(w.ring.buf)/2
@@ -34,7 +33,7 @@ func (w *worker) Start(s transport.Step, first transport.Conn, n int, due []int6
 				w.done(s, id, 0, 0)
 				continue
 			}
-			return i, fmt.Errorf("tcp: start %v: there is no connection %d", s, id)
+			return i, misuse("start", "%v: there is no connection %d", s, id)
 		}
 		c := &w.conns[slot]
 		switch s {
@@ -46,7 +45,7 @@ func (w *worker) Start(s transport.Step, first transport.Conn, n int, due []int6
 			continue
 		}
 		if !allowed(s, c) {
-			return i, fmt.Errorf("tcp: start %v: connection %d is not ready for it", s, id)
+			return i, misuse("start", "%v: connection %d is not ready for it", s, id)
 		}
 		switch s {
 		case transport.StepConnect:
@@ -162,20 +161,28 @@ func (w *worker) prepare(s transport.Step, slot int32, c *conn, begin int64) int
 		op, err = w.createQP(slot, c)
 	}
 	end := w.clock.Now()
+	switch {
+	case err != nil:
+		w.failPrepare(s, c, begin, end, op, err)
+	case idle:
+		w.done(s, c.id, 0, 0)
+	default:
+		w.done(s, c.id, begin, end)
+	}
+	return end
+}
+
+// failPrepare is apart from prepare because looking into an error allocates.
+func (w *worker) failPrepare(s transport.Step, c *conn, begin, end int64, op string, err error) {
 	var known *transport.OpError
 	switch {
-	case err == nil && idle:
-		w.done(s, c.id, 0, 0)
-	case err == nil:
-		w.done(s, c.id, begin, end)
 	case errors.As(err, &known):
 		w.fail(s, c, begin, end, known.Cause, err)
 	case s == transport.StepResolveAddr:
-		w.fail(s, c, begin, end, transport.CauseOther, err)
+		w.fail(s, c, begin, end, transport.CauseOther, opError(op, nil, nil, err))
 	default:
 		w.failWith(s, c, begin, end, op, err)
 	}
-	return end
 }
 
 // bind takes the next local address in turn over all workers. The port is left

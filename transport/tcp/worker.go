@@ -1,8 +1,6 @@
 package tcp
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
@@ -93,10 +91,10 @@ func (w *worker) Reserve(out, in int) error {
 		return errClosed
 	}
 	if out < 0 || in < 0 || out > maxConns || in > maxConns {
-		return fmt.Errorf("tcp: reserve %d + %d connections: each must be 0 to %d", out, in, maxConns)
+		return misuse("reserve", "%d + %d connections: each must be 0 to %d", out, in, maxConns)
 	}
 	if n := w.count.conns.Load(); n > 0 {
-		return fmt.Errorf("tcp: reserve: %d connections of the round before are not destroyed", n)
+		return misuse("reserve", "%d connections of the round before are not destroyed", n)
 	}
 	for w.oldest >= 0 {
 		w.turnAway(w.oldest)
@@ -147,25 +145,31 @@ func resize(s []int32, n int) []int32 {
 	return s
 }
 
-var errClosed = errors.New("tcp: the worker is closed")
+var errClosed = misuse("worker", "is closed")
 
 // Assign notes where c goes and what it says.
 func (w *worker) Assign(id transport.Conn, to transport.Address, hello *transport.Hello) error {
 	if id < 0 || int(id) >= w.out {
-		return fmt.Errorf("tcp: assign: connection %d is not one of the %d reserved", id, w.out)
-	}
-	if len(to) > addrMax {
-		return fmt.Errorf("tcp: assign: a published address of %d bytes is longer than %d", len(to), addrMax)
+		return misuse("assign", "connection %d is not one of the %d reserved", id, w.out)
 	}
 	c := &w.conns[id]
+	if c.state > stCreated && c.state != stDead {
+		return misuse("assign", "connection %d has been connected already", id)
+	}
 	putHello(&c.buf, hello)
 	if c.peer >= 0 && string(w.peers[c.peer].raw[:w.peers[c.peer].rawLen]) == string(to) {
 		return nil
+	}
+	if len(to) > addrMax {
+		return misuse("assign", "published address of %d bytes: wrong length", len(to))
 	}
 	k := peerKey{n: uint8(len(to))}
 	copy(k.raw[:], to)
 	i, ok := w.peerOf[k]
 	if !ok {
+		if _, _, _, err := decodeAddr(to); err != nil {
+			return err
+		}
 		i = int32(len(w.peers))
 		w.peers = append(w.peers, peer{raw: k.raw, rawLen: len(to)})
 		w.peerOf[k] = i

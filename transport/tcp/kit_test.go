@@ -1,0 +1,28 @@
+package tcp
+
+import (
+	"testing"
+
+	"rankstorm/transport"
+	"rankstorm/transport/transporttest"
+)
+
+func TestConformance(t *testing.T) {
+	for _, a := range localAddrs(t) {
+		t.Run(a, func(t *testing.T) {
+			transporttest.Run(t, transporttest.Harness{
+				Open: func(t testing.TB, name string, workers int) (transport.Endpoint, transport.Clock) {
+					cfg := config(a)
+					cfg.Name, cfg.Workers = name, workers
+					e, err := New().Open(cfg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return e, cfg.Clock
+				},
+				Steps:   New().Steps(),
+				OpenFDs: func() int { return openFDs(t) },
+			})
+		})
+	}
+}
