@@ -66,11 +66,11 @@ func (d describer) about(e *rank.Error, procs []rank.Proc) *rank.Error {
 	return e
 }
 
-// lost makes the cause of a process whose link closed. why is what the link
-// said, often a typed error already; then it only gets what it lacks.
-func (d describer) lost(p rank.Proc, phase Token, why *rank.Error, text string) *rank.Error {
+// lost makes the cause of process p whose link to process by closed. why is
+// what the link said; only its text is used.
+func (d describer) lost(p, by rank.Proc, phase Token, why *rank.Error, what string) *rank.Error {
 	e := d.about(&rank.Error{Kind: rank.KindLost, Peer: rank.None, Phase: string(phase)}, []rank.Proc{p})
-	e.Text = text
+	e.Text = fmt.Sprintf("process %d is lost: its control link to %s %s", p, d.name(by), what)
 	if t := plain(why); t != "" {
 		e.Text += ": " + t
 	}

@@ -111,8 +111,8 @@ func (m *Member) Step(now Time, in MemberInput) []MemberOutput {
 	case MChildLost:
 		m.childLost(in.Proc, in.Cause)
 	case MParentLost:
-		m.leave(1, m.describe.lost(m.cfg.Parent, m.slot.Phase, in.Cause,
-			"lost: its control link to "+m.describe.name(m.cfg.Self)+" closed, and with it the way to the root"))
+		m.leave(1, m.describe.lost(m.cfg.Parent, m.cfg.Self, m.slot.Phase, in.Cause,
+			"closed, and with it the way to the root"))
 	case MCancel:
 		m.cancel(in.Cause)
 	case MTick:
@@ -293,7 +293,7 @@ func (m *Member) childLost(child rank.Proc, why *rank.Error) {
 		return
 	}
 	m.lose(m.cfg.Children[i].Subtree.Clone(),
-		m.describe.lost(child, m.slot.Phase, why, "lost: its control link to "+m.describe.name(m.cfg.Self)+" closed"))
+		m.describe.lost(child, m.cfg.Self, m.slot.Phase, why, "closed"))
 }
 
 // lose reports those of gone that were not known to be lost; replies no longer

@@ -312,7 +312,7 @@ func (r *Root) checkDeadlines(now Time) {
 		e := &rank.Error{Kind: rank.KindTimeout, Peer: rank.None, Phase: string(r.slot.Phase)}
 		r.describe.about(e, missing)
 		e.Text = fmt.Sprintf(format, args...)
-		if len(missing) > 1 {
+		if len(missing) > 0 {
 			e.Text += ": " + r.describe.names(missing)
 		}
 		return e
