@@ -37,7 +37,7 @@ type SpawnConfig struct {
 const (
 	spawnGrace   = 5 * time.Second        // that children have after the root's process ended
 	spawnLook    = 250 * time.Millisecond // how often stopped children are looked for then
-	spawnEnv     = "RANKSTORM_SPAWN"      // numbers of the inherited descriptors
+	spawnEnv     = "RANKSTORM_INHERITED"  // numbers of the inherited descriptors
 	ownPrefix    = "RANKSTORM_"
 	spawnPipeFD  = 3 // first inherited descriptor: the parent's pipe
 	spawnMaxLine = 64 << 10
