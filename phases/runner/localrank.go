@@ -39,10 +39,14 @@ func (p *process) open() error {
 		rk.plan = rank.PlanOf(p.topo, rk.rank, p.spec.Connections)
 		in := rank.Incoming(p.topo, rk.rank, p.spec.Connections)
 		rk.in = int(in)
-		ep, err := p.cfg.Provider.Open(transport.Config{
+		tc := transport.Config{
 			Clock: p.clock, Name: fmt.Sprintf("rank %d", rk.rank),
 			Bind: []string{rk.bind}, Advertise: rk.bind, Workers: p.spec.Threads,
-		})
+		}
+		if err := p.cfg.Provider.Probe(tc); err != nil {
+			return rk.wrap(phases.Create, "probe", rank.None, err)
+		}
+		ep, err := p.cfg.Provider.Open(tc)
 		if err != nil {
 			return rk.wrap(phases.Create, "open endpoint", rank.None, err)
 		}

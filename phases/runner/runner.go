@@ -24,9 +24,6 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Spec.Validate(); err != nil {
 		return err
 	}
-	if err := cfg.Provider.Probe(transport.Config{Clock: cfg.Clock, Bind: cfg.Bind, Workers: cfg.Spec.Threads}); err != nil {
-		return err
-	}
 	p := &process{
 		started: time.Now(), startNS: cfg.Clock.Now(),
 		cfg: cfg, spec: cfg.Spec, clock: cfg.Clock, steps: cfg.Provider.Steps(),
