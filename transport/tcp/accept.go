@@ -93,9 +93,8 @@ func (w *worker) request(slot int32, c *conn) {
 		w.dropHalfOpen(slot)
 	}
 	if w.accepted == w.in {
-		var b [shortFrame]byte
-		putShort(&b, kindAnswer, statusRejected, ReasonNoRoom)
-		_, _ = unix.Write(int(c.fd), b[:])
+		putShort(&w.short, kindAnswer, statusRejected, ReasonNoRoom)
+		_, _ = unix.Write(int(c.fd), w.short[:])
 		c.watched = false // no longer among the half-open
 		w.turnAway(slot)
 		return
@@ -121,15 +120,14 @@ func (w *worker) Answer(id transport.Conn, accept bool, reason uint16) error {
 		return misuse("answer", "connection %d has no open request", id)
 	}
 	c := &w.conns[slot]
-	var b [shortFrame]byte
 	if accept {
-		putShort(&b, kindAnswer, statusAccepted, 0)
+		putShort(&w.short, kindAnswer, statusAccepted, 0)
 	} else {
-		putShort(&b, kindAnswer, statusRejected, reason)
+		putShort(&w.short, kindAnswer, statusRejected, reason)
 	}
-	n, err := unix.Write(int(c.fd), b[:])
+	n, err := unix.Write(int(c.fd), w.short[:])
 	end := w.clock.Now()
-	if err == nil && n != len(b) {
+	if err == nil && n != len(w.short) {
 		err = unix.ENOBUFS
 	}
 	switch {

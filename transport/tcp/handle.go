@@ -127,10 +127,9 @@ func (w *worker) last() *transport.Event {
 
 // pong answers a probe.
 func (w *worker) pong(c *conn, begin int64) {
-	var b [shortFrame]byte
-	putShort(&b, kindPong, 0, 0)
-	n, err := unix.Write(int(c.fd), b[:])
-	if err == nil && n != len(b) {
+	putShort(&w.short, kindPong, 0, 0)
+	n, err := unix.Write(int(c.fd), w.short[:])
+	if err == nil && n != len(w.short) {
 		err = unix.ENOBUFS
 	}
 	if err != nil {

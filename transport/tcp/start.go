@@ -274,10 +274,9 @@ func (w *worker) probe(c *conn) {
 		w.fail(transport.StepProbe, c, begin, begin, transport.CauseClosed, nil)
 		return
 	}
-	var b [shortFrame]byte
-	putShort(&b, kindPing, 0, 0)
-	n, err := unix.Write(int(c.fd), b[:])
-	if err == nil && n != len(b) {
+	putShort(&w.short, kindPing, 0, 0)
+	n, err := unix.Write(int(c.fd), w.short[:])
+	if err == nil && n != len(w.short) {
 		err = unix.ENOBUFS
 	}
 	if err != nil {

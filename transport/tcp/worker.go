@@ -54,7 +54,8 @@ type worker struct {
 	closed    bool
 	promised  int // descriptors in the account of the table
 
-	scratch [256]byte
+	scratch [256]byte        // read into
+	short   [shortFrame]byte // written from; a local would escape through x/sys in race builds
 	info    unix.TCPInfo
 	count   struct{ fds, conns, retries, foreign atomic.Int64 }
 }
