@@ -20,6 +20,7 @@ var topologies = []kind{
 	m2nKind,
 	pairwiseKind,
 	permutationKind,
+	railKind,
 	ringKind,
 	shiftKind,
 }
