@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"rankstorm/phases"
+	"rankstorm/rank"
+)
+
+// helpCommand prints a command's help, and the topics, which come from the
+// catalogues that the program itself works with.
+func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
+	topics := map[string]func() error{"phases": a.helpPhases, "topologies": a.helpTopologies}
+	return &cobra.Command{
+		Use:   "help [command | phases | topologies]",
+		Short: "Help about a command, the phases of a job or the topologies",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return root.Help()
+			}
+			if topic, ok := topics[args[0]]; ok && len(args) == 1 {
+				return topic()
+			}
+			cmd, rest, err := root.Find(args)
+			if err != nil || cmd == root || len(rest) > 0 {
+				return usagef("no help about %q: there is help for run, plan, version, phases and topologies", strings.Join(args, " "))
+			}
+			return cmd.Help()
+		},
+	}
+}
+
+func (a *app) helpPhases() error {
+	var b strings.Builder
+	b.WriteString("The phases of a job, in order. Those in lockstep begin on all ranks at an agreed moment.\n\n")
+	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, e := range phases.Catalogue() {
+		var notes []string
+		if e.Lockstep {
+			notes = append(notes, "lockstep")
+		}
+		if e.Once {
+			notes = append(notes, "once")
+		}
+		if e.Staged {
+			notes = append(notes, "per stage")
+		}
+		steps := make([]string, len(e.Steps))
+		for i, s := range e.Steps {
+			steps[i] = s.String()
+		}
+		line := e.Title
+		if len(notes) > 0 {
+			line += " (" + strings.Join(notes, ", ") + ")"
+		}
+		fmt.Fprintf(tab, "  %s\t%s\n", e.Token, line)
+		for ; len(steps) > 0; steps = steps[min(5, len(steps)):] {
+			fmt.Fprintf(tab, "  \t  %s\n", strings.Join(steps[:min(5, len(steps))], ", "))
+		}
+	}
+	return a.printTable(&b, tab)
+}
+
+func (a *app) helpTopologies() error {
+	var b strings.Builder
+	b.WriteString("The topologies: who connects to whom. W is the number of ranks; self edges never occur.\n\n")
+	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, name := range rank.TopologyNames() {
+		fmt.Fprintf(tab, "  %s\t%s\n", name, rank.TopologySummary(name))
+	}
+	return a.printTable(&b, tab)
+}
+
+func (a *app) printTable(b *strings.Builder, tab *tabwriter.Writer) error {
+	if err := tab.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprint(a.stdout, b.String())
+	return err
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"rankstorm/phases"
+	"rankstorm/rank"
+)
+
+func defaultArity() int { return phases.DefaultSpec().TreeArity }
+
+func (a *app) planCommand() *cobra.Command {
+	var p planFlags
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Print what a job would need, without opening a socket",
+		Long: `plan prints edges, connections, descriptors, ports, a memory estimate and ideal
+bounds of a job: for the ranks with the fewest, the median and the most
+connections, and in all. Ranks fill invented hosts n0, n1, … in blocks.
+
+  rankstorm plan --ranks 10000 --topology all_to_all
+  rankstorm plan --ranks 64 --ranks-per-host 8 --topology rail --rank 3
+
+Every flag can be given as RANKSTORM_… as well; flags win.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.env.apply("plan", cmd.Flags()); err != nil {
+				return err
+			}
+			f, err := p.forecast(cmd.Flags().Changed)
+			if err != nil {
+				return err
+			}
+			if p.json {
+				return writeJSON(a.stdout, f)
+			}
+			return f.write(a.stdout)
+		},
+	}
+	p.register(cmd.Flags())
+	return cmd
+}
+
+// forecast checks the flags and computes.
+func (p *planFlags) forecast(named func(flag string) bool) (*forecast, error) {
+	switch {
+	case p.ranks == 0 && !named("ranks"):
+		return nil, usagef("plan: how many ranks? for instance rankstorm plan --ranks 64")
+	case p.ranks < 1:
+		return nil, usagef("plan: --ranks %d: give at least 1", p.ranks)
+	case p.ranksPerHost < 1:
+		return nil, usagef("plan: --ranks-per-host %d: give at least 1", p.ranksPerHost)
+	case p.ranksPerProc < 1 || p.ranks%p.ranksPerProc != 0:
+		return nil, usagef("plan: --ranks-per-proc %d: give a divisor of the %d ranks", p.ranksPerProc, p.ranks)
+	case p.rank >= p.ranks:
+		return nil, usagef("plan: --rank %d: ranks are 0 to %d", p.rank, p.ranks-1)
+	case named("list") && !named("rank"):
+		return nil, usagef("plan: --list belongs to --rank: name a rank")
+	case p.list < 0:
+		return nil, usagef("plan: --list %d: give 0 or more", p.list)
+	case p.threads < 1:
+		return nil, usagef("plan: -n/--threads %d: give at least 1", p.threads)
+	}
+	provider, ok := providers[p.transport]
+	if !ok {
+		return nil, usagef("plan: --transport %q is not known: use tcp", p.transport)
+	}
+	params, err := p.params("plan", named)
+	if err != nil {
+		return nil, err
+	}
+	view := rank.NewLayout(p.ranks, p.ranksPerHost)
+	t, err := rank.NewTopology(view, params)
+	if err != nil {
+		return nil, inCommand("plan", err)
+	}
+	f, err := makeForecast(t, view, p, fdCost(provider(), p.threads))
+	if err != nil {
+		return nil, inCommand("plan", err)
+	}
+	return f, nil
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// write prints the forecast as text, the same facts as its JSON.
+func (f *forecast) write(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s · %s · %s · %s per rank\n\n", f.Topology, count(int64(f.Size), "rank"), count(int64(f.Hosts), "host"), count(int64(f.Threads), "thread"))
+	pair := func(name, value, more string) {
+		line := fmt.Sprintf("%-12s %15s", name, value)
+		if more != "" {
+			line += "   " + more
+		}
+		b.WriteString(line + "\n")
+	}
+	pair("processes", thousands(int64(f.Procs)), count(int64(f.RanksPerProc), "rank")+" each")
+	pair("hosts", thousands(int64(f.Hosts)), "up to "+count(int64(f.RanksPerHost), "rank")+" each")
+	pair("edges", thousands(f.Edges), "")
+	pair("connections", thousands(f.Connections), thousands(int64(f.ConnectionsPerEdge))+" per edge, "+f.Transport)
+	pair("stages", thousands(int64(f.Stages)), "")
+	pair("roles", "", fmt.Sprintf("%s peers, %s initiators, %s targets, %s idle",
+		thousands(int64(f.Peers)), thousands(int64(f.Initiators)), thousands(int64(f.Targets)), thousands(int64(f.Idle))))
+	b.WriteString("\n")
+
+	tab := tabwriter.NewWriter(&b, 0, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tab, "\trank\tedges out\tedges in\tout\tin\tfds\tlocal ports\tmemory\t")
+	for _, row := range []struct {
+		name string
+		need forecastNeed
+	}{{"fewest", f.Min}, {"median", f.Median}, {"most", f.Max}, {"in all", f.Total}} {
+		who := "–"
+		if row.need.Rank >= 0 {
+			who = thousands(int64(row.need.Rank))
+		}
+		n := row.need
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.name, who, thousands(n.OutEdges), thousands(n.InEdges),
+			thousands(n.Out), thousands(n.In), thousands(n.FDs), thousands(n.LocalPorts), bytesText(n.MemoryBytes))
+	}
+	if err := tab.Flush(); err != nil {
+		return err
+	}
+	b.WriteString("\n")
+	pair("process fds", thousands(f.WorstProcessFDs), "worst: "+f.WorstProcessFDsFormula)
+	pair("controller", thousands(f.ControllerFDs), "more fds while gathering: one knock per process")
+	pair("host ports", thousands(f.PortsToOneListener), "at most, towards one listener: "+f.PortsFormula)
+	pair("memory", "estimate", f.MemoryFormula)
+	pair("ideal", rateText(f.IdealLineRates), "line rates of one rank: "+f.IdealFormula)
+	pair("set-ups", thousands(f.IdealSetups), "at the busiest rank: "+f.SetupsFormula)
+	if f.Rank != nil {
+		f.Rank.write(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *rankForecast) write(b *strings.Builder) {
+	fmt.Fprintf(b, "\nrank %d (%s, local rank %d): %s, %s out, %s in, %s fds, %s\n", r.forecastNeed.Rank, r.Host, r.LocalRank, r.Role,
+		count(r.Out, "connection"), thousands(r.In), thousands(r.FDs), bytesText(r.MemoryBytes))
+	for _, e := range r.Plan {
+		fmt.Fprintf(b, "  to rank %d (%s)  stage %d  weight %s\n", e.To, e.Host, e.Stage, strconv.FormatFloat(e.Weight, 'g', 6, 64))
+	}
+	if r.LeftOut > 0 {
+		fmt.Fprintf(b, "  and %s more (--list)\n", thousands(r.LeftOut))
+	}
+}
+
+// rateText prints whole rates like counts and others to 4 digits.
+func rateText(rate float64) string {
+	if rate == math.Trunc(rate) && rate < 1<<53 {
+		return thousands(int64(rate))
+	}
+	return strconv.FormatFloat(rate, 'g', 4, 64)
+}
+
+// count prints a number with its noun.
+func count(n int64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return thousands(n) + " " + noun
+}
+
+// thousands groups the digits of n: 99,990,000.
+func thousands(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return sign + digits
+}
+
+// bytesText prints a size in the unit that leaves 1 to 1023.
+func bytesText(n int64) string {
+	value, unit := float64(n), "B"
+	for _, next := range []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"} {
+		if value < 1024 {
+			break
+		}
+		value, unit = value/1024, next
+	}
+	if unit == "B" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", value, unit)
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+
+	"rankstorm/rank"
+	"rankstorm/transport"
+)
+
+// need is what a job asks of the operating system, for its worst process.
+type need struct {
+	fds       int64 // descriptors of the process, its control plane included
+	ports     int64 // local ports towards one listener from one local address
+	perListen int64 // connections that may reach one listener at the same time
+	backlog   int64 // asked for with --backlog, 0 = the largest possible
+}
+
+// limits is what the operating system gives. Zero means not known.
+type limits struct {
+	fdsHard            uint64
+	portLow, portHigh  int64 // net.ipv4.ip_local_port_range
+	somaxconn          int64 // net.core.somaxconn
+	fdsUsed            int64 // open before the job begins
+	localAddressesUsed int64 // addresses that -b or -B gave, ≥ 1
+}
+
+// ports is the number of local ports per address, 0 if not known.
+func (l limits) ports() int64 {
+	if l.portHigh == 0 {
+		return 0
+	}
+	return l.portHigh - l.portLow + 1
+}
+
+// controlFDs is what the control plane of a process holds at most besides its
+// links: standard streams, the runtime's epoll and eventfd, controller and
+// gossip sockets, the host socket, files of the report.
+const controlFDs = 24
+
+// controlLinks of a process in the tree: one parent, and children of its own
+// host and of other hosts, at most arity each.
+func controlLinks(procs, arity int) int64 { return min(int64(procs), 2*int64(arity)+1) }
+
+// job is what preflight needs to know of a job besides its topology.
+type job struct {
+	procs, k    int
+	perHost     int  // ranks that share a host's local ports; where hosts are not known, those of one process
+	connections int  // per edge
+	arity       int  // of the control tree
+	backlog     int  // --backlog
+	controller  bool // count what the controller needs too: one knock per process
+}
+
+// worstNeed is the need of the process that needs most. It walks the degrees
+// of all ranks, which are closed forms, not the edges.
+func worstNeed(t rank.Topology, size int, j job, fds rank.FDCost) (need, error) {
+	n := need{backlog: int64(j.backlog)}
+	for first := 0; first < size; first += j.k {
+		total := controlFDs + controlLinks(j.procs, j.arity)
+		for r := first; r < min(first+j.k, size); r++ {
+			of, err := rank.NeedOf(t, rank.Rank(r), j.connections, fds)
+			if err != nil {
+				return n, err
+			}
+			total += of.FDs
+			n.perListen = max(n.perListen, of.In)
+			n.ports = max(n.ports, min(of.InEdges, int64(j.perHost))*int64(j.connections))
+		}
+		n.fds = max(n.fds, total)
+	}
+	if j.controller {
+		n.fds += int64(j.procs)
+	}
+	return n, nil
+}
+
+// fdCost of a provider with that many workers per rank.
+func fdCost(p transport.Provider, workers int) rank.FDCost {
+	out, in, endpoint := p.FDs(workers)
+	return rank.FDCost{Fixed: int64(endpoint), PerOut: int64(out), PerIn: int64(in)}
+}
+
+// check compares need and limits: the error that would stop the job for
+// certain, and warnings of what may slow it.
+func check(n need, l limits) (warnings []string, err error) {
+	if l.fdsHard > 0 && uint64(n.fds+l.fdsUsed) > l.fdsHard {
+		return nil, rank.Errorf(rank.KindResource, "a process needs %d file descriptors, has %d: ulimit -n %d", n.fds+l.fdsUsed, l.fdsHard, n.fds+l.fdsUsed)
+	}
+	if have := l.ports() * max(l.localAddressesUsed, 1); have > 0 {
+		if n.ports > have {
+			return nil, rank.Errorf(rank.KindResource, "one host needs %d local ports towards one listener, has %d: sysctl -w net.ipv4.ip_local_port_range='1024 65535', or use more local addresses (-b)", n.ports, have)
+		}
+	}
+	if l.somaxconn > 0 {
+		switch {
+		case n.backlog > l.somaxconn:
+			warnings = append(warnings, fmt.Sprintf("--backlog %d is cut to %d by the kernel: sysctl -w net.core.somaxconn=%d", n.backlog, l.somaxconn, n.backlog))
+		case n.backlog == 0 && n.perListen > l.somaxconn:
+			warnings = append(warnings, fmt.Sprintf("up to %d connections reach one listener at once and its queue holds %d: dropped requests come again a second later; sysctl -w net.core.somaxconn=%d", n.perListen, l.somaxconn, n.perListen))
+		case n.backlog > 0 && n.perListen > n.backlog:
+			warnings = append(warnings, fmt.Sprintf("up to %d connections reach one listener at once and --backlog %d holds fewer: dropped requests come again a second later", n.perListen, n.backlog))
+		}
+	}
+	return warnings, nil
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"rankstorm/rank"
+)
+
+func TestWorstNeed(t *testing.T) {
+	incast, err := rank.NewTopology(rank.NewLayout(8, 4), rank.Params{Name: "incast"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fds := rank.FDCost{Fixed: 3, PerOut: 1, PerIn: 1}
+	// Process 0 has the sink (7 × 10 accepted) and rank 1 (10 initiated).
+	got, err := worstNeed(incast, 8, job{procs: 4, k: 2, perHost: 4, connections: 10, arity: 16, backlog: 5}, fds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := need{fds: controlFDs + 4 + (70 + 3) + (10 + 3), ports: 40, perListen: 70, backlog: 5}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	spawned, err := worstNeed(incast, 8, job{procs: 4, k: 2, perHost: 4, connections: 10, arity: 16, controller: true}, fds)
+	if err != nil || spawned.fds != want.fds+4 {
+		t.Errorf("controller: got %+v, %v", spawned, err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	roomy := limits{fdsHard: 1 << 20, portLow: 32768, portHigh: 60999, somaxconn: 4096, localAddressesUsed: 1}
+	with := func(change func(*limits)) limits { l := roomy; change(&l); return l }
+	cases := []struct {
+		name     string
+		need     need
+		limits   limits
+		err      string
+		warnings []string
+	}{
+		{name: "fits", need: need{fds: 1000, ports: 100, perListen: 100}, limits: roomy},
+		{name: "nothing known", need: need{fds: 1 << 40, ports: 1 << 40, perListen: 1 << 40}, limits: limits{}},
+		{name: "exactly enough fds", need: need{fds: 1014}, limits: with(func(l *limits) { l.fdsHard, l.fdsUsed = 1024, 10 })},
+		{
+			name: "one fd short", need: need{fds: 1015}, limits: with(func(l *limits) { l.fdsHard, l.fdsUsed = 1024, 10 }),
+			err: "a process needs 1025 file descriptors, has 1024: ulimit -n 1025",
+		},
+		{name: "all ports", need: need{ports: 28232}, limits: roomy},
+		{name: "one port short", need: need{ports: 28233}, limits: roomy, err: "one host needs 28233 local ports towards one listener, has 28232: sysctl"},
+		{name: "two addresses", need: need{ports: 28233}, limits: with(func(l *limits) { l.localAddressesUsed = 2 })},
+		{name: "backlog cut", need: need{backlog: 5000}, limits: roomy, warnings: []string{"--backlog 5000 is cut to 4096"}},
+		{name: "burst past the queue", need: need{perListen: 5000}, limits: roomy, warnings: []string{"up to 5000 connections reach one listener"}},
+		{name: "small backlog", need: need{perListen: 500, backlog: 100}, limits: roomy, warnings: []string{"--backlog 100 holds fewer"}},
+	}
+	for _, c := range cases {
+		warnings, err := check(c.need, c.limits)
+		switch {
+		case c.err == "" && err != nil, c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err) || rank.ExitCode(err) != 2):
+			t.Errorf("%s: got error %v, want %q", c.name, err, c.err)
+		case len(warnings) != len(c.warnings):
+			t.Errorf("%s: got warnings %q, want %q", c.name, warnings, c.warnings)
+		}
+		for i := range min(len(warnings), len(c.warnings)) {
+			if !strings.Contains(warnings[i], c.warnings[i]) {
+				t.Errorf("%s: got warning %q, want %q", c.name, warnings[i], c.warnings[i])
+			}
+		}
+	}
+}
+
+func TestReadLimits(t *testing.T) {
+	l := readLimits(2)
+	if l.fdsHard == 0 || l.fdsUsed < 3 || l.localAddressesUsed != 2 {
+		t.Errorf("got %+v", l)
+	}
+}
+
+func TestSpawnedView(t *testing.T) {
+	for _, v := range []spawnedView{{8, 1, 1}, {7, 2, 3}, {5, 3, 5}, {16, 4, 6}, {3, 1, 2}} {
+		seen := 0
+		for _, h := range v.Hosts() {
+			for i, r := range v.HostRanks(h) {
+				if v.HostOf(r) != h || v.LocalRank(r) != i || int(r) != seen {
+					t.Errorf("%+v: rank %d is on %s as %d, listed on %s as %d", v, r, v.HostOf(r), v.LocalRank(r), h, i)
+				}
+				// The rule of --spawn: process i is on host i*h/N.
+				if want := int(r) / v.k * v.hosts / v.procs; v.host(r) != want {
+					t.Errorf("%+v: rank %d on host %d, want %d", v, r, v.host(r), want)
+				}
+				seen++
+			}
+		}
+		if seen != v.Size() {
+			t.Errorf("%+v: hosts list %d of %d ranks", v, seen, v.Size())
+		}
+	}
+}
+
+func TestControllerKey(t *testing.T) {
+	for text, want := range map[string]string{
+		"n0": "n0:7471", "N0": "n0:7471", "n0:80": "n0:80", "10.0.0.1": "10.0.0.1:7471", "::1": "[::1]:7471", "[::1]": "[::1]:7471",
+		"[::1]:9": "[::1]:9", "n0:": "", "n0:0": "", "n0:70000": "", ":80": "", "a:b:c": "",
+	} {
+		got, err := controllerKey(text)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: got %q, %v, want %q", text, got, err, want)
+		}
+	}
+}

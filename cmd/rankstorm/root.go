@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"rankstorm/rank"
+)
+
+// app is what the commands share: where to write, and the environment.
+type app struct {
+	args   []string // as typed, without the program's name
+	env    environment
+	stdout io.Writer
+	stderr io.Writer
+}
+
+// run is the program as a function: it returns the exit code. Standard input
+// is not among its arguments because rankstorm never reads it.
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	a := &app{args: args, env: newEnvironment(environ), stdout: stdout, stderr: stderr}
+	root := a.rootCommand()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !alreadyTold(err) {
+		fmt.Fprintf(stderr, "rankstorm: %s\n", oneLine(err.Error()))
+	}
+	return exitCode(err)
+}
+
+// oneLine keeps an error that quotes foreign text on its one line.
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
+}
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rankstorm",
+		Short: "Measure what it costs when N processes connect to each other at once",
+		Long: `rankstorm starts N processes that find each other, become ranks, and connect
+to each other in any topology through timed lockstep phases. Rank 0 prints one
+table for the whole job.
+
+  rankstorm run --spawn 8 --topology all_to_all -c 16      one machine, nothing else needed
+  rankstorm run -C n0 -P 64 --topology incast -c 100       the same line on every node
+  rankstorm plan --ranks 4096 --topology shift             what would run, without a socket`,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		DisableAutoGenTag: true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(flagError)
+	commands := []*cobra.Command{a.runCommand(), a.planCommand(), a.versionCommand()}
+	root.AddCommand(commands...)
+	root.SetHelpCommand(a.helpCommand(root))
+	return root
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, and what it was built with",
+		Args:  noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(a.stdout, "rankstorm %s %s %s/%s%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, revision())
+			return err
+		},
+	}
+}
+
+// revision is the commit the binary was built from, if the build recorded it.
+func revision() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	var commit, modified string
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			commit = s.Value
+		case "vcs.modified":
+			if s.Value == "true" {
+				modified = "+changes"
+			}
+		}
+	}
+	if commit == "" {
+		return ""
+	}
+	return " " + commit[:min(12, len(commit))] + modified
+}
+
+// noArguments refuses operands: none of the commands that use it has any.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usagef("%s: %q is one word too many: this command takes flags only, see rankstorm %s --help", cmd.Name(), args[0], cmd.Name())
+}
+
+func unknownCommand(root *cobra.Command, word string) error {
+	var names []string
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	if near := nearest(word, names); near != "" {
+		return usagef("unknown command %q: did you mean %s?", word, near)
+	}
+	return usagef("unknown command %q: there are %s", word, strings.Join(names, ", "))
+}
+
+// flagError turns what pflag says into one line that says what to do.
+func flagError(cmd *cobra.Command, err error) error {
+	at := cmd.Name()
+	var missing *pflag.NotExistError
+	if errors.As(err, &missing) {
+		name, dashes := missing.GetSpecifiedName(), "--"
+		if short := missing.GetSpecifiedShortnames(); short != "" {
+			return usagef("%s: unknown flag -%s: see rankstorm %s --help", at, name, at)
+		}
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := nearest(name, names); near != "" {
+			return usagef("%s: unknown flag %s%s: did you mean --%s?", at, dashes, name, near)
+		}
+		return usagef("%s: unknown flag %s%s: see rankstorm %s --help", at, dashes, name, at)
+	}
+	var value *pflag.InvalidValueError
+	if errors.As(err, &value) {
+		return usagef("%s: %s: %s", at, flagLabel(value.GetFlag()), badValue(value.GetFlag(), value.GetValue(), value.Unwrap()))
+	}
+	var bare *pflag.ValueRequiredError
+	if errors.As(err, &bare) {
+		return usagef("%s: %s: a value is missing after it: see rankstorm %s --help", at, flagLabel(bare.GetFlag()), at)
+	}
+	return usagef("%s: %v: see rankstorm %s --help", at, err, at)
+}
+
+// flagLabel is how messages name a flag: "-c/--connections".
+func flagLabel(f *pflag.Flag) string {
+	if f.Shorthand != "" {
+		return "-" + f.Shorthand + "/--" + f.Name
+	}
+	return "--" + f.Name
+}
+
+// badValue says why a flag cannot take a value, and what it takes.
+func badValue(f *pflag.Flag, value string, cause error) string {
+	if errors.Is(cause, strconv.ErrRange) || (cause != nil && strings.Contains(cause.Error(), "out of range")) {
+		return fmt.Sprintf("%q is too large", value)
+	}
+	switch f.Value.Type() {
+	case "int", "count":
+		if errors.Is(cause, errNegative) {
+			return fmt.Sprintf("%q: give 0 or more", value)
+		}
+		return fmt.Sprintf("%q is not a whole number", value)
+	case "uint64":
+		return fmt.Sprintf("%q is not a whole number ≥ 0", value)
+	case "float64":
+		return fmt.Sprintf("%q is not a number", value)
+	case "duration":
+		return fmt.Sprintf("%q is not a duration: write for instance 500ms, 10s or 2m", value)
+	case "bool":
+		return fmt.Sprintf("%q is neither true nor false", value)
+	}
+	return fmt.Sprintf("%q: %v", value, cause)
+}
+
+// usagef is a mistake in the command line: exit code 2.
+func usagef(format string, args ...any) *rank.Error {
+	return rank.Errorf(rank.KindUsage, format, args...)
+}
+
+// nearest is the candidate that word was probably meant to be, "" if none is
+// close: at most 2 edits, and at most half of the word; failing that, one that
+// begins with it.
+func nearest(word string, candidates []string) string {
+	best, bestAt := "", 3
+	for _, c := range candidates {
+		if d := edits(strings.ToLower(word), c); d < bestAt && 2*d <= len(word) {
+			best, bestAt = c, d
+		}
+	}
+	if best == "" && len(word) >= 3 {
+		for _, c := range candidates {
+			if strings.HasPrefix(c, strings.ToLower(word)) {
+				return c
+			}
+		}
+	}
+	return best
+}
+
+// edits is the Levenshtein distance between two words, in bytes.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

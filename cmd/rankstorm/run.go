@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"rankstorm/phases"
+	"rankstorm/phases/runner"
+	"rankstorm/rank"
+	"rankstorm/rendezvous"
+	"rankstorm/transport"
+)
+
+const defaultPort = 7471
+
+func (a *app) runCommand() *cobra.Command {
+	var r runFlags
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Be one process of a job, or start all of them on this machine",
+		Long: `run makes this process part of a job: it finds the others at the controller,
+becomes one rank (or several, --ranks-per-proc), and storms them over the chosen
+topology. Rank 0 prints the table.
+
+  rankstorm run --spawn 8 --topology all_to_all -c 16
+  rankstorm run -C n0 -P 64 --topology incast -c 100        the same line on every node
+
+Every flag can be given as an environment variable as well: RANKSTORM_ and its
+long name in capitals with underscores (RANKSTORM_RANKS_PER_PROC=4). Flags win;
+an empty variable counts as not set.
+
+Exit codes: 0 clean, 1 job failed or partial, 2 usage or missing resources,
+3 the job did not form, 4 data wrong, 130 and 143 interrupted.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runJob(cmd.Context(), cmd.Flags(), &r) },
+	}
+	r.register(cmd.Flags())
+	return cmd
+}
+
+// runJob checks everything that can be checked, then becomes the parent of a
+// spawned job or one process of it.
+func (a *app) runJob(ctx context.Context, flags *pflag.FlagSet, r *runFlags) error {
+	in, err := rendezvous.Inherited()
+	if err != nil {
+		return err
+	}
+	if in != nil {
+		defer in.Close()
+	} else {
+		a.warnMisspelt(flags)
+	}
+	if err := a.env.apply("run", flags); err != nil {
+		return err
+	}
+	job, err := a.prepare(flags, r, in)
+	if err != nil {
+		return err
+	}
+	for _, w := range job.warnings {
+		// The parent has said it once for all of its children.
+		if in == nil && !r.quiet {
+			fmt.Fprintf(a.stderr, "rankstorm: warning: %s\n", w)
+		}
+	}
+	if job.spawn > 0 {
+		return a.spawn(ctx, flags, r)
+	}
+	return a.runProcess(ctx, r, job, in)
+}
+
+// prepared is a job whose settings have been checked.
+type prepared struct {
+	spec     phases.Spec
+	launch   rendezvous.Launch
+	bind     []string
+	provider transport.Provider
+	spawn    int // processes to start, 0: be one
+	limits   limits
+	warnings []string
+}
+
+// prepare parses and validates without opening a socket.
+func (a *app) prepare(flags *pflag.FlagSet, r *runFlags, in *rendezvous.Inheritance) (*prepared, error) {
+	job := &prepared{}
+	var err error
+	switch {
+	case r.quiet && r.verbose > 0:
+		return nil, usagef("run: -q/--quiet and -v/--verbose contradict each other: leave one of them out")
+	case flags.Changed("spawn"):
+		if err := r.spawnConflicts(flags.Changed); err != nil {
+			return nil, err
+		}
+		job.spawn = r.spawn
+		job.launch = rendezvous.Launch{Procs: r.spawn, Proc: -1}
+	case flags.Changed("spawn-hosts"):
+		return nil, usagef("run: --spawn-hosts goes with --spawn: elsewhere give each process its name with --host")
+	default:
+		found := rendezvous.Launch{Proc: -1, LocalIndex: -1}
+		if in != nil {
+			found = in.Launch
+		} else if found, err = rendezvous.Detect(a.env.get); err != nil {
+			return nil, err
+		}
+		if job.launch, err = r.launch(found); err != nil {
+			return nil, err
+		}
+		if _, err := controllerKey(job.launch.Controller); err != nil {
+			return nil, err
+		}
+	}
+	if job.spec, err = r.spec(job.launch.Procs, flags.Changed); err != nil {
+		return nil, err
+	}
+	links, err := localLinks()
+	if err != nil {
+		return nil, err
+	}
+	if job.bind, err = chooseAddresses(r.iface, r.bind, r.ipv6, links); err != nil {
+		return nil, err
+	}
+	job.provider = providers[job.spec.Transport]()
+	job.limits = readLimits(max(len(job.bind), 1))
+	job.warnings, err = preflight(job, r.spawnHosts)
+	return job, err
+}
+
+// preflight looks at the plan of the job and at what the kernel gives. Where
+// the plan depends on hosts that are not known before the table is sealed, the
+// runner repeats the check with the table.
+func preflight(j *prepared, spawnHosts int) ([]string, error) {
+	s := j.spec
+	size := s.Procs * s.RanksPerProc
+	view, perHost := rank.NewLayout(size, s.RanksPerProc), s.RanksPerProc
+	switch {
+	case j.spawn > 0:
+		view, perHost = spawnedView{procs: s.Procs, k: s.RanksPerProc, hosts: max(spawnHosts, 1)}, size
+	case namesHosts(s.Topology):
+		return nil, nil
+	}
+	t, err := rank.NewTopology(view, s.Topology)
+	if err != nil {
+		return nil, inCommand("run", err)
+	}
+	if _, err := rank.CheckConnections(t, s.Connections); err != nil {
+		return nil, inCommand("run", err)
+	}
+	if _, err := phases.NewSchedule(s, t.Stages(), func(phases.Token) bool { return true }); err != nil {
+		return nil, inCommand("run", err)
+	}
+	n, err := worstNeed(t, size, job{
+		procs: s.Procs, k: s.RanksPerProc, perHost: perHost, connections: s.Connections, arity: s.TreeArity, backlog: s.Backlog,
+		controller: j.spawn > 0, // elsewhere only one process of all is it, and which one shows later
+	}, fdCost(j.provider, s.Threads))
+	if err != nil {
+		return nil, inCommand("run", err)
+	}
+	warnings, err := check(n, j.limits)
+	if size == 1 {
+		warnings = append(warnings, "a job of one rank has nobody to connect to: use --spawn 2 or more")
+	}
+	return warnings, err
+}
+
+// spawn is the parent of a job on this machine: it hosts no rank.
+func (a *app) spawn(ctx context.Context, flags *pflag.FlagSet, r *runFlags) error {
+	code, err := rendezvous.Spawn(ctx, rendezvous.SpawnConfig{
+		N: r.spawn, Args: childArgs(flags), Hosts: r.spawnHosts,
+	})
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return childrenTold(code)
+	}
+	return nil
+}
+
+// childrenTold is the end of a spawned job that its processes have reported.
+type childrenTold int
+
+func (c childrenTold) Error() string { return "the job ended with exit code " + strconv.Itoa(int(c)) }
+
+// childArgs is the command line of the children: all that was given by flag or
+// variable, except what concerns the parent alone.
+func childArgs(flags *pflag.FlagSet) []string {
+	args := []string{"run"}
+	flags.Visit(func(f *pflag.Flag) {
+		if f.Name != "spawn" && f.Name != "spawn-hosts" {
+			args = append(args, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return args
+}
+
+// runProcess is one process of a job.
+func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *rendezvous.Inheritance) error {
+	record, err := ownRecord(r, job, in)
+	if err != nil {
+		return err
+	}
+	l := job.launch
+	if l.JobKey == "" {
+		if l.JobKey, err = controllerKey(l.Controller); err != nil {
+			return err
+		}
+	}
+	ctx, stop := withSignals(ctx)
+	defer stop()
+	ctx, joined, release := withParent(ctx, in)
+	defer release()
+
+	cfg := runner.Config{
+		Spec: job.spec,
+		Rendezvous: rendezvous.Config{
+			Controller: l.Controller, Port: defaultPort, JobKey: l.JobKey, Record: record,
+		},
+		Provider: job.provider, Clock: transport.NewClock(), Bind: job.bind,
+		Out: r.out, Quiet: r.quiet, Verbose: r.verbose, Version: version, Args: a.args,
+		Stdout: a.stdout, Stderr: a.stderr, CPUs: runtime.NumCPU(), Limits: job.limits.list(), Joined: joined,
+	}
+	if in != nil {
+		cfg.Rendezvous.Listener, cfg.Rendezvous.Packet = in.Listener, in.Packet
+	}
+	if !r.quiet {
+		cfg.Rendezvous.Notice = func(text string) { fmt.Fprintf(a.stderr, "rankstorm: %s\n", oneLine(text)) }
+	}
+	if f, ok := a.stdout.(*os.File); ok && a.env.get("NO_COLOR") == "" {
+		cfg.Color = term.IsTerminal(int(f.Fd()))
+	}
+	if f, ok := a.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		cfg.StderrTTY = true
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
+			cfg.Columns = columns
+		}
+	}
+	return runner.Run(ctx, cfg)
+}
+
+// ownRecord is what this process says about itself.
+func ownRecord(r *runFlags, job *prepared, in *rendezvous.Inheritance) (rank.Record, error) {
+	record := rendezvous.ThisProcess()
+	record.LauncherProc, record.LocalIndex = job.launch.Proc, job.launch.LocalIndex
+	switch {
+	case r.host != "":
+		record.Host = r.host
+	case in != nil && in.Host != "":
+		record.Host = in.Host
+	}
+	if record.Host == "" {
+		return record, rank.Errorf(rank.KindResource, "run: this host has no name: give it one with --host")
+	}
+	for _, kv := range []rank.KV{{Key: "bind", Value: strings.Join(job.bind, ",")}, {Key: "out", Value: r.out}} {
+		if kv.Value != "" {
+			record.Own = append(record.Own, kv)
+		}
+	}
+	return record, nil
+}
+
+// controllerKey is the controller's host:port in one spelling; it names a job
+// that has no other name.
+func controllerKey(text string) (string, error) {
+	bad := func(what string) (string, error) {
+		return "", usagef("run: -C/--controller %q: %s: write host, host:port or [IPv6]:port", text, what)
+	}
+	if addr, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+		return net.JoinHostPort(addr.String(), strconv.Itoa(defaultPort)), nil
+	}
+	if !strings.Contains(text, ":") {
+		return net.JoinHostPort(strings.ToLower(text), strconv.Itoa(defaultPort)), nil
+	}
+	host, port, err := net.SplitHostPort(text)
+	if err != nil || host == "" {
+		return bad("not an address")
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return bad("the port must be 1 to 65535")
+	}
+	return net.JoinHostPort(strings.ToLower(host), port), nil
+}
+
+func (a *app) warnMisspelt(flags *pflag.FlagSet) {
+	var plan planFlags
+	others := pflag.NewFlagSet("plan", pflag.ContinueOnError)
+	plan.register(others)
+	for name, meant := range a.env.misspelt(flags, others) {
+		fmt.Fprintf(a.stderr, "rankstorm: warning: %s is not a setting: did you mean %s?\n", name, meant)
+	}
+}

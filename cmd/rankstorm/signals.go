@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"rankstorm/phases/runner"
+	"rankstorm/rank"
+	"rankstorm/rendezvous"
+)
+
+// withSignals ends the context when SIGINT or SIGTERM arrives, with a cause
+// that has its exit code; the job then keeps what it has and reports. A second
+// signal ends the process at once.
+func withSignals(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for first := true; ; first = false {
+			select {
+			case s := <-signals:
+				number, _ := s.(syscall.Signal)
+				if !first {
+					exitNow(128 + int(number))
+				}
+				cancel(cancelledBy(number))
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		<-ended
+		cancel(nil)
+	}
+}
+
+func cancelledBy(s syscall.Signal) *rank.Error {
+	name := "SIGTERM"
+	if s == syscall.SIGINT {
+		name = "SIGINT"
+	}
+	err := rank.Errorf(rank.KindCancelled, "interrupted by %s", name)
+	err.Signal = int(s)
+	return err
+}
+
+// withParent ends the context when the parent of a spawned process is gone,
+// and, until joined is called, when a sister process ended before its time:
+// afterwards the control links judge that. Without a parent it adds nothing.
+func withParent(parent context.Context, in *rendezvous.Inheritance) (ctx context.Context, joined, release func()) {
+	if in == nil {
+		return parent, nil, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(parent)
+	isJoined := make(chan struct{})
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		lost := in.Lost
+		for sealed := isJoined; ; {
+			select {
+			case err := <-lost:
+				cancel(err)
+			case <-in.Parent:
+				cancel(rank.Errorf(rank.KindLost, "the process that spawned this one is gone"))
+				return
+			case <-sealed:
+				lost, sealed = nil, nil
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, func() { close(isJoined) }, func() {
+		close(done)
+		<-ended
+		cancel(nil)
+	}
+}
+
+// alreadyTold says that the user reads about err from another process: the
+// root tells of the job, the offender of itself.
+func alreadyTold(err error) bool {
+	var told childrenTold
+	return errors.As(err, &told) || runner.Silent(err)
+}
+
+// exitCode of what a command returned.
+func exitCode(err error) int {
+	var told childrenTold
+	if errors.As(err, &told) {
+		return int(told)
+	}
+	return runner.ExitCode(err)
+}

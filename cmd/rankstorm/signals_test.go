@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"testing"
+
+	"rankstorm/rank"
+	"rankstorm/rendezvous"
+)
+
+// TestSignals sends this process the real thing: the first signal cancels with
+// the signal's exit code, the second ends the process at once.
+func TestSignals(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		exited := make(chan int, 1)
+		defer func(before func(int)) { exitNow = before }(exitNow)
+		exitNow = func(code int) { exited <- code }
+
+		ctx, stop := withSignals(t.Context())
+		send(t, sig)
+		<-ctx.Done()
+		cause := context.Cause(ctx)
+		if got := rank.ExitCode(cause); got != 128+int(sig) {
+			t.Errorf("%v: exit code %d (%v)", sig, got, cause)
+		}
+		send(t, sig)
+		if got := <-exited; got != 128+int(sig) {
+			t.Errorf("second %v: exit code %d", sig, got)
+		}
+		stop()
+	}
+}
+
+func send(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(os.Getpid(), sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWithParent(t *testing.T) {
+	type parts struct {
+		lost   chan *rank.Error
+		parent chan struct{}
+	}
+	inherited := func() (*rendezvous.Inheritance, parts) {
+		p := parts{make(chan *rank.Error, 1), make(chan struct{})}
+		return &rendezvous.Inheritance{Lost: p.lost, Parent: p.parent}, p
+	}
+	t.Run("a sister is lost while gathering", func(t *testing.T) {
+		in, p := inherited()
+		ctx, _, release := withParent(t.Context(), in)
+		defer release()
+		want := rank.Errorf(rank.KindLost, "gone")
+		p.lost <- want
+		<-ctx.Done()
+		if got := context.Cause(ctx); got != want { //nolint:errorlint // the very value
+			t.Errorf("got %v", got)
+		}
+	})
+	t.Run("the parent is gone after the seal", func(t *testing.T) {
+		in, p := inherited()
+		ctx, joined, release := withParent(t.Context(), in)
+		defer release()
+		joined()
+		close(p.parent)
+		<-ctx.Done()
+		if got := context.Cause(ctx); rank.ExitCode(got) != 1 {
+			t.Errorf("got %v", got)
+		}
+	})
+	t.Run("released", func(t *testing.T) {
+		in, _ := inherited()
+		ctx, _, release := withParent(t.Context(), in)
+		release()
+		if ctx.Err() == nil {
+			t.Error("the context lives on")
+		}
+	})
+	t.Run("no parent", func(t *testing.T) {
+		ctx, joined, release := withParent(t.Context(), nil)
+		release()
+		if joined != nil || ctx.Err() != nil {
+			t.Error("without a parent nothing changes")
+		}
+	})
+}
