@@ -113,7 +113,7 @@ const (
 	MCollect                             // stop serving Seq, build the summary, then MLocalSummary; Msg.Body is the exchanged whole, Abort says whether work must be broken off
 	MWake                                // call Step with MTick at At
 	MExit                                // leave with Code; Cause says why
-	MLost                                // the processes in Msg.Covers are gone: end holds, give up what waits for them; Cause
+	MLost                                // the processes in Msg.Covers are gone: end the hold of Seq and begin none, give up what waits for them; Cause
 	MNote                                // something odd that changes nothing: Cause, for -v
 )
 

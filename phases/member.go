@@ -43,6 +43,7 @@ type Member struct {
 	describe describer
 	state    State
 	slot     Slot
+	entry    Entry   // of the slot's phase
 	below    ProcSet // self and all subtrees, less the lost
 	replies  replies
 	own      bool // own reply of the state was given
@@ -155,6 +156,7 @@ func (m *Member) prepare(now Time, msg Message) {
 		return
 	}
 	m.slot = m.cfg.Schedule.At(msg.Seq)
+	m.entry, _ = Lookup(m.slot.Phase)
 	m.expect(Ready, Preparing)
 	m.deadlinesAfter(now, m.cfg.Limits.Prepare, "the go")
 	clear(m.progress)
@@ -175,8 +177,7 @@ func (m *Member) begin(msg Message) {
 func (m *Member) collect(now Time, msg Message) {
 	m.expect(Summary, Collecting)
 	m.deadlinesAfter(now, m.cfg.Limits.Prepare, "the next phase")
-	entry, _ := Lookup(m.slot.Phase)
-	if entry.Exchange && m.cfg.Filter != nil {
+	if m.entry.Exchange && m.cfg.Filter != nil {
 		for _, c := range m.cfg.Children {
 			if m.below.Has(c.Proc) {
 				m.emit(MemberOutput{Kind: MDown, Msg: m.cfg.Filter(c.Proc, msg)})
@@ -248,8 +249,7 @@ func (m *Member) fromChild(from rank.Proc, msg Message) {
 // stripped drops a body that its message has no business to carry, so that it
 // cannot pile up on the way to the root.
 func (m *Member) stripped(msg Message) Message {
-	entry, _ := Lookup(m.slot.Phase)
-	if msg.Type == Ready || msg.Type == Done && !entry.Exchange {
+	if msg.Type == Ready || msg.Type == Done && !m.entry.Exchange {
 		msg.Body = nil
 	}
 	return msg

@@ -1,0 +1,287 @@
+package phases
+
+import (
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"rankstorm/rank"
+)
+
+var jobSeed = flag.Uint64("seed", 0, "run only this whole job of TestJobs")
+
+func TestCleanJob(t *testing.T) {
+	for _, procs := range []int{1, 2, 17, 40} {
+		spec := DefaultSpec()
+		spec.Rounds = 2
+		spec.Holds = []Hold{{Connect, 20 * time.Second}}
+		j := newSimJob(t, uint64(procs), procs, 3, spec)
+		j.run(j.longest())
+		if j.finish == nil || j.finish.Code != 0 || j.finish.Cause != nil || j.finish.Partial {
+			t.Fatalf("%d processes: %+v", procs, j.finish)
+		}
+		if len(j.reduced) != int(j.sched.Len()) || len(j.notes) > 0 {
+			t.Errorf("%d slots reduced, notes %q", len(j.reduced), j.notes)
+		}
+		for i, o := range j.reduced {
+			body, err := decodeRuns(o.Body)
+			if o.Seq != int32(i) || err != nil || body.Len() != procs || o.Msg.Covers.Len() != procs {
+				t.Errorf("slot %d: covers %s, body of %s", o.Seq, formatProcs(o.Msg.Covers), formatProcs(body))
+			}
+		}
+		for _, s := range j.procs {
+			if !s.gone || s.exit.Code != 0 || s.exit.Cause != nil {
+				t.Errorf("process %d: left %v with %d, %v", s.p, s.gone, s.exit.Code, s.exit.Cause)
+			}
+		}
+	}
+}
+
+// trouble is what goes wrong in one job.
+type trouble struct {
+	killed, stopped, cut, stuck ProcSet
+	signals                     int
+	first                       Time // the earliest of all
+}
+
+func (tr trouble) any() bool {
+	return tr.killed.Len()+tr.stopped.Len()+tr.cut.Len()+tr.stuck.Len()+tr.signals > 0
+}
+
+func addTrouble(j *simJob) *trouble {
+	tr := &trouble{first: 1<<63 - 1}
+	procs := int64(len(j.procs))
+	// A clean job of this schedule takes about this long.
+	span := Time(j.sched.Len()) * 2 * Time(j.work)
+	for range j.rng.IntN(4) {
+		s := j.procs[j.rng.Int64N(procs)]
+		at := storyStart + j.rng.Int64N(span)
+		mark := func(set *ProcSet) {
+			if !s.gone {
+				set.Add(s.p)
+				tr.first = min(tr.first, j.now)
+			}
+		}
+		switch j.rng.IntN(8) {
+		case 0, 1, 2:
+			j.at(at, func() { mark(&tr.killed); s.kill() })
+		case 3: // the link to its parent is cut, both live
+			j.at(at, func() {
+				if s.parent == rank.NoProc || s.silent() || j.procs[s.parent].silent() {
+					return
+				}
+				mark(&tr.cut)
+				eof := rank.Errorf(rank.KindLost, "connection reset by peer")
+				s.sendUp(MemberInput{Kind: MChildLost, Proc: s.p, Cause: eof})
+				j.procs[s.parent].sendDown(s.p, MemberInput{Kind: MParentLost, Cause: eof})
+			})
+		case 4:
+			j.at(at, func() { mark(&tr.stopped); s.stopped = true })
+		case 5: // its own work never ends
+			s.stuck = int32(j.rng.IntN(int(j.sched.Len())))
+			s.stuckIn = []MemberOutputKind{MPrepare, MBegin, MCollect}[j.rng.IntN(3)]
+			tr.stuck.Add(s.p)
+		default:
+			j.at(at, func() {
+				if s.silent() {
+					return
+				}
+				tr.signals++
+				tr.first = min(tr.first, j.now)
+				e := rank.Errorf(rank.KindCancelled, "got signal 2")
+				e.Signal = 2
+				s.step(MemberInput{Kind: MCancel, Cause: e})
+			})
+		}
+	}
+	return tr
+}
+
+// Whatever goes wrong: everybody alive leaves within the limits, with the code
+// of the job, and names its first cause, or was cut off from the job and names
+// who cut it off. No summary is counted twice.
+func TestJobs(t *testing.T) {
+	seeds := make([]uint64, 0, 1000)
+	if *jobSeed != 0 {
+		seeds = append(seeds, *jobSeed)
+	} else {
+		for seed := range uint64(1000) {
+			seeds = append(seeds, seed+1)
+		}
+	}
+	outcomes := map[string]int{}
+	for _, seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		spec := DefaultSpec()
+		spec.Rounds = 1 + rng.IntN(2)
+		if rng.IntN(3) == 0 {
+			spec.Holds = []Hold{{Connect, 20 * time.Second}}
+		}
+		j := newSimJob(t, seed, 1+rng.IntN(24), 1+rng.IntN(4), spec)
+		tr := addTrouble(j)
+		j.run(j.longest())
+		outcomes[checkJob(t, seed, j, tr)]++
+		if t.Failed() {
+			t.Fatalf("replay with -run TestJobs -seed %d", seed)
+		}
+	}
+	t.Logf("outcomes: %v", outcomes)
+	if len(seeds) > 1 {
+		for _, want := range []string{"clean", "lost", "timeout", "cancelled", "no root"} {
+			if outcomes[want] == 0 {
+				t.Errorf("no job ended as %q: %v", want, outcomes)
+			}
+		}
+	}
+}
+
+func checkJob(t *testing.T, seed uint64, j *simJob, tr *trouble) string {
+	top := j.procs[0]
+	// Those who cut others off: they are dead, silent, or lost their way.
+	breaks := tr.killed.Clone()
+	breaks.Union(tr.stopped)
+	for _, s := range j.procs {
+		if s.gone || s.dead || s.stopped {
+			continue
+		}
+		t.Errorf("seed %d: process %d is still there in %s of %s", seed, s.p, s.member.State(), s.member.Phase())
+	}
+	last := int32(-1)
+	for _, o := range j.reduced {
+		body, err := decodeRuns(o.Body)
+		if err != nil || !slices.Equal(slices.Collect(body.All()), slices.Collect(o.Msg.Covers.All())) {
+			t.Errorf("seed %d: slot %d covers %s, body of %s, %v", seed, o.Seq, formatProcs(o.Msg.Covers), formatProcs(body), err)
+		}
+		if o.Seq != last+1 {
+			t.Errorf("seed %d: slot %d reduced after %d", seed, o.Seq, last)
+		}
+		last = o.Seq
+		if o.Seq < int32(len(j.reduced))-1 && o.Msg.Covers.Len() != len(j.procs) {
+			t.Errorf("seed %d: the job went on after slot %d with %s", seed, o.Seq, formatProcs(o.Msg.Covers))
+		}
+	}
+	for _, note := range j.notes {
+		if len(note) > 7 && note[:7] == "refused" {
+			t.Errorf("seed %d: %s", seed, note)
+		}
+	}
+	for _, s := range j.procs {
+		if !s.gone {
+			continue
+		}
+		offPath := s.below(breaks) || s.below(tr.cut) || tr.cut.Has(s.p)
+		if s.exit.Code != 0 && s.exit.Cause == nil {
+			t.Errorf("seed %d: process %d left with %d and no cause", seed, s.p, s.exit.Code)
+		}
+		if j.finish != nil && !offPath && tr.signals < 2 {
+			if s.exit.Code != j.finish.Code || causeText(s.exit.Cause) != causeText(j.finish.Cause) {
+				t.Errorf("seed %d: process %d left with %d [%v], the job ended with %d [%v]", seed, s.p, s.exit.Code, s.exit.Cause, j.finish.Code, j.finish.Cause)
+			}
+		}
+		if j.finish == nil && s.exit.Code == 0 {
+			t.Errorf("seed %d: process %d left clean, but the root never finished", seed, s.p)
+		}
+	}
+	if j.finish == nil {
+		if !top.dead && !top.stopped && tr.signals < 2 {
+			t.Errorf("seed %d: the root did not finish", seed)
+		}
+		return "no root"
+	}
+	if !tr.any() && j.finish.Code != 0 {
+		t.Errorf("seed %d: nothing went wrong, but code %d: %v", seed, j.finish.Code, j.finish.Cause)
+	}
+	cause := j.finish.Cause
+	switch {
+	case cause == nil:
+		if last != j.sched.Len()-1 {
+			t.Errorf("seed %d: clean after %d of %d slots", seed, last+1, j.sched.Len())
+		}
+		return "clean"
+	case cause.Kind == rank.KindCancelled:
+		if j.finish.Code != 130 || tr.signals == 0 {
+			t.Errorf("seed %d: code %d for %v", seed, j.finish.Code, cause)
+		}
+		return "cancelled"
+	case cause.Kind == rank.KindLost:
+		// Not only the killed: a process that lost its way to the root leaves.
+		left := breaks.Clone()
+		left.Union(tr.cut)
+		if j.finish.Code != 1 || !left.Has(cause.Proc) && !j.procs[cause.Proc].below(left) && tr.signals < 2 {
+			t.Errorf("seed %d: %v, but gone are %s", seed, cause, formatProcs(left))
+		}
+		return "lost"
+	case cause.Kind == rank.KindTimeout:
+		if tr.stopped.Len()+tr.stuck.Len() == 0 || j.finish.Code != 1 {
+			t.Errorf("seed %d: %v, but nothing was slow", seed, cause)
+		}
+		return "timeout"
+	}
+	t.Errorf("seed %d: unexpected cause %v", seed, cause)
+	return "unexpected"
+}
+
+func causeText(e *rank.Error) string {
+	if e == nil {
+		return ""
+	}
+	return e.Error()
+}
+
+// One process is killed: everybody else ends within a little more than the
+// running phase's own work, also when a hold keeps the phase open, and names
+// it.
+func TestEverySurvivorNamesTheKilled(t *testing.T) {
+	for seed := range uint64(200) {
+		spec := DefaultSpec()
+		spec.Holds = []Hold{{Connect, 20 * time.Second}}
+		j := newSimJob(t, seed, 2+int(seed%30), 1+int(seed%4), spec)
+		victim := j.procs[j.rng.IntN(len(j.procs))]
+		at := storyStart + j.rng.Int64N(int64(25*time.Second))
+		j.at(at, victim.kill)
+		j.run(j.longest())
+		if victim.gone {
+			t.Fatalf("seed %d: the job was over before the kill", seed)
+		}
+		bound := at + int64(3*j.work+40*time.Duration(len(j.procs))*j.delay)
+		for _, s := range j.procs {
+			if s == victim {
+				continue
+			}
+			if !s.gone || s.exit.Code != 1 || s.exit.Cause == nil || s.exit.Cause.Proc != victim.p || s.exit.Cause.Kind != rank.KindLost {
+				t.Errorf("seed %d: process %d: left %v with %d: %v, want process %d named", seed, s.p, s.gone, s.exit.Code, s.exit.Cause, victim.p)
+			}
+			if s.exitAt > bound {
+				t.Errorf("seed %d: process %d left %v after the kill", seed, s.p, time.Duration(s.exitAt-at))
+			}
+		}
+	}
+}
+
+// One process's own work never ends: the root names exactly it, at the
+// deadline, however deep in the tree it sits and whoever sits below it.
+func TestTheStuckIsNamed(t *testing.T) {
+	for seed := range uint64(200) {
+		j := newSimJob(t, seed, 2+int(seed%30), 1+int(seed%4), DefaultSpec())
+		if depth := len(j.procs); seed%4 == 0 && depth > 12 {
+			continue // a chain: trips take longer than members report ahead
+		}
+		s := j.procs[j.rng.IntN(len(j.procs))]
+		s.stuck = int32(j.rng.IntN(int(j.sched.Len())))
+		s.stuckIn = []MemberOutputKind{MPrepare, MBegin, MCollect}[seed%3]
+		j.run(j.longest())
+		if j.finish == nil || j.finish.Cause == nil || j.finish.Cause.Kind != rank.KindTimeout || j.finish.Cause.Proc != s.p {
+			t.Fatalf("seed %d: %d is stuck in %s, but %+v", seed, s.p, j.sched.At(s.stuck).Phase, j.finish)
+		}
+		if j.finish.Cause.Phase != string(j.sched.At(s.stuck).Phase) || j.finish.Code != 1 || !j.finish.Partial {
+			t.Errorf("seed %d: %+v", seed, j.finish)
+		}
+		for _, other := range j.procs {
+			if !other.gone || causeText(other.exit.Cause) != causeText(j.finish.Cause) {
+				t.Errorf("seed %d: process %d left %v: %v", seed, other.p, other.gone, other.exit.Cause)
+			}
+		}
+	}
+}
