@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
@@ -17,12 +19,11 @@ const MaxSummaryBytes = 64 << 20
 // maxNesting is deeper than any summary goes.
 const maxNesting = 12
 
-// EncodeSummary makes the msgpack form of a normalized or merged summary. Maps
-// are written in the order of their keys, so equal summaries give equal bytes.
+// EncodeSummary makes the msgpack form of a normalized or merged summary. Equal
+// summaries give equal bytes.
 func EncodeSummary(s *Summary) ([]byte, error) {
 	var b bytes.Buffer
 	enc := msgpack.NewEncoder(&b)
-	enc.SetSortMapKeys(true)
 	enc.UseCompactInts(true)
 	if err := enc.Encode(s); err != nil {
 		return nil, fmt.Errorf("encode summary of slot %d (%s): %w", s.Seq, s.Phase, err)
@@ -53,6 +54,73 @@ func DecodeSummary(b []byte) (*Summary, error) {
 		return nil, fmt.Errorf("decode summary of slot %d (%.20q): %w", s.Seq, s.Phase, err)
 	}
 	return s, nil
+}
+
+// stepWire is a StepSum on the wire: its maps as ascending lists, since the
+// library writes maps in random order.
+type stepWire struct {
+	Step       string        `msgpack:"st"`
+	Side       string        `msgpack:"sd"`
+	Order      int32         `msgpack:"o"`
+	Total      Moments       `msgpack:"m"`
+	Classes    []classWire   `msgpack:"k"`
+	FirstBegin int64         `msgpack:"b"`
+	LastEnd    int64         `msgpack:"e"`
+	Hist       []Bucket      `msgpack:"h"`
+	PerRank    []RankSum     `msgpack:"p"`
+	Failures   []failureWire `msgpack:"f"`
+}
+
+type classWire struct {
+	Class Class `msgpack:"k"`
+	Moments
+}
+
+type failureWire struct {
+	Cause string `msgpack:"c"`
+	Count int64  `msgpack:"n"`
+}
+
+// EncodeMsgpack writes the step with its maps in order.
+func (s StepSum) EncodeMsgpack(enc *msgpack.Encoder) error {
+	w := stepWire{Step: s.Step, Side: s.Side, Order: s.Order, Total: s.Total, FirstBegin: s.FirstBegin, LastEnd: s.LastEnd,
+		Hist: s.Hist, PerRank: s.PerRank}
+	for _, class := range slices.Sorted(maps.Keys(s.Classes)) {
+		w.Classes = append(w.Classes, classWire{class, s.Classes[class]})
+	}
+	for _, cause := range slices.Sorted(maps.Keys(s.Failures)) {
+		w.Failures = append(w.Failures, failureWire{cause, s.Failures[cause]})
+	}
+	return enc.Encode(&w)
+}
+
+// DecodeMsgpack is the inverse; an entry that comes twice is an error.
+func (s *StepSum) DecodeMsgpack(dec *msgpack.Decoder) error {
+	var w stepWire
+	if err := dec.Decode(&w); err != nil {
+		return err
+	}
+	*s = StepSum{Step: w.Step, Side: w.Side, Order: w.Order, Total: w.Total, FirstBegin: w.FirstBegin, LastEnd: w.LastEnd,
+		Hist: w.Hist, PerRank: w.PerRank}
+	if len(w.Classes) > 0 {
+		s.Classes = make(map[Class]Moments, len(w.Classes))
+	}
+	for _, c := range w.Classes {
+		if _, twice := s.Classes[c.Class]; twice {
+			return fmt.Errorf("step %.40q: class %d comes twice", w.Step, c.Class)
+		}
+		s.Classes[c.Class] = c.Moments
+	}
+	if len(w.Failures) > 0 {
+		s.Failures = make(map[string]int64, len(w.Failures))
+	}
+	for _, f := range w.Failures {
+		if _, twice := s.Failures[f.Cause]; twice {
+			return fmt.Errorf("step %.40q: failures by %.20q come twice", w.Step, f.Cause)
+		}
+		s.Failures[f.Cause] = f.Count
+	}
+	return nil
 }
 
 var errTruncated = errors.New("message is cut off")

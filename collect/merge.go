@@ -24,10 +24,13 @@ const edgeSeed = 0x9e3779b97f4a7c15
 
 // Merge adds src to dst. It is associative and commutative: the result does not
 // depend on the order or grouping of merges. src is not changed and dst shares
-// nothing with it afterwards. A zero dst takes src's identity. Errors (dst is
+// nothing with it afterwards. A zero summary is neutral on either side. Errors (dst is
 // then unchanged): different slots; a process covered by both; a rank, edge or
 // process reported by both; a sum that overflows.
 func Merge(dst, src *Summary) error {
+	if src.isZero() {
+		return nil
+	}
 	out := *dst
 	if dst.isZero() {
 		out.Seq, out.Phase, out.Round, out.Stage = src.Seq, src.Phase, src.Round, src.Stage
@@ -51,7 +54,7 @@ func Merge(dst, src *Summary) error {
 }
 
 func (s *Summary) isZero() bool {
-	return s.Phase == "" && len(s.Covers) == 0 && len(s.Steps) == 0
+	return s.Phase == "" && len(s.Covers) == 0
 }
 
 func (s *Summary) mergeLists(a, b *Summary) error {
