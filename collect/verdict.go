@@ -72,8 +72,8 @@ func (d *Document) Verdict() (code int, text string) {
 }
 
 // Leaks lists what processes did not bring back to the baseline: any judged
-// figure whose value after teardown differs from the one before set-up, by
-// process. A process that lacks one of the two moments is not judged.
+// figure of the provider whose value after teardown differs from the one before
+// set-up, and process fds and goroutines that grew, by process. A process that lacks one of the two moments is not judged.
 func (d *Document) Leaks() []Leak {
 	var out []Leak
 	list := d.Resources
@@ -86,6 +86,8 @@ func (d *Document) Leaks() []Leak {
 		if r.Before == nil || r.After == nil {
 			continue
 		}
+		// The provider's own counts must be equal. What the whole process holds may shrink as well, because the control
+		// plane closes what it needed for gathering: only more than before is a leak.
 		judge := func(what string, before, after int64) {
 			if before != after {
 				out = append(out, Leak{Proc: r.Proc, Host: r.Host, What: what, Before: before, After: after})
@@ -93,11 +95,11 @@ func (d *Document) Leaks() []Leak {
 		}
 		judge("fds", r.Before.FDs, r.After.FDs)
 		if r.Before.ProcFDs != nil && r.After.ProcFDs != nil {
-			judge("process fds", *r.Before.ProcFDs, *r.After.ProcFDs)
+			judge("process fds", *r.Before.ProcFDs, max(*r.Before.ProcFDs, *r.After.ProcFDs))
 		}
 		judge("connections", r.Before.Conns, r.After.Conns)
 		judge("listeners", r.Before.Listeners, r.After.Listeners)
-		judge("goroutines", r.Before.Goroutines, r.After.Goroutines)
+		judge("goroutines", r.Before.Goroutines, max(r.Before.Goroutines, r.After.Goroutines))
 	}
 	return slices.Clip(out)
 }

@@ -274,12 +274,20 @@ def barrier_items(doc):
     return items
 
 
-JUDGED = ("fds", "process_fds", "connections", "listeners", "goroutines")
+JUDGED_EQUAL = ("fds", "connections", "listeners")
+JUDGED_NOT_MORE = ("process_fds", "goroutines")
+
+
+def leaks(r):
+    def both(k):
+        return None not in (r["before"][k], r["after"][k])
+    return any(both(k) and r["before"][k] != r["after"][k] for k in JUDGED_EQUAL) or any(
+        both(k) and r["after"][k] > r["before"][k] for k in JUDGED_NOT_MORE)
 
 
 def resource_items(doc):
     judged = [r for r in doc["resources"] if r["before"] and r["after"]]
-    leaking = [r for r in judged if any(None not in (r["before"][k], r["after"][k]) and r["before"][k] != r["after"][k] for k in JUDGED)]
+    leaking = [r for r in judged if leaks(r)]
     items = []
     if leaking:
         items.append(f"not back to the baseline: {count(len(leaking))} of {plural(len(judged), 'process', 'processes')}")
