@@ -204,21 +204,22 @@ func (g *gossip) joinOnce() bool {
 	return len(seeds) == 0
 }
 
-// stats adds what gossip knows.
+// stats adds what gossip knows: members are those that speak for some process.
+// What s says already stays if it is more, news takes its time to go round.
 func (g *gossip) stats(s *Stats) {
-	s.Members = g.list.NumMembers()
 	speaks := map[[16]byte]int{}
 	g.mu.Lock()
 	for _, e := range g.entries {
 		speaks[e.Via]++
 	}
 	g.mu.Unlock()
-	s.Agents = 0
+	agents := 0
 	for _, n := range speaks {
 		if n > 1 {
-			s.Agents++
+			agents++
 		}
 	}
+	s.Members, s.Agents = max(s.Members, len(speaks)), max(s.Agents, agents)
 	s.Suspicions = int(g.log.suspicions.Load())
 	s.Refutations = int(g.log.refutations.Load())
 }

@@ -157,6 +157,9 @@ func compare(theirs, ours *knock) (mismatch, bool) {
 	case theirs.K != ours.K:
 		return mismatch{"number of ranks per process", num(theirs.K), num(ours.K), same}, true
 	}
+	if (theirs.Record.LauncherProc < 0) != (ours.Record.LauncherProc < 0) {
+		return mismatch{"process number", number(theirs.Record.LauncherProc), number(ours.Record.LauncherProc), "; give every process one (--rank) or none"}, true
+	}
 	if key, their, our, more := diffSettings(theirs.Settings, ours.Settings); key != "" {
 		rest := same
 		if more > 0 {
@@ -165,6 +168,14 @@ func compare(theirs, ours *knock) (mismatch, bool) {
 		return mismatch{"setting " + key, their, our, rest}, true
 	}
 	return mismatch{}, false
+}
+
+// number of a process as text.
+func number(proc int) string {
+	if proc < 0 {
+		return "not given"
+	}
+	return fmt.Sprint(proc)
 }
 
 // diffSettings names the first key (in order) that differs, both values as
