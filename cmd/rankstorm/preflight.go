@@ -83,8 +83,10 @@ func fdCost(p transport.Provider, workers int) rank.FDCost {
 // check compares need and limits: the error that would stop the job for
 // certain, and warnings of what may slow it.
 func check(n need, l limits) (warnings []string, err error) {
-	if l.fdsHard > 0 && uint64(n.fds+l.fdsUsed) > l.fdsHard {
-		return nil, rank.Errorf(rank.KindResource, "a process needs %d file descriptors, has %d: ulimit -n %d", n.fds+l.fdsUsed, l.fdsHard, n.fds+l.fdsUsed)
+	// What is open already is part of the control plane's share, unless a parent left more than that.
+	fds := n.fds + max(l.fdsUsed-controlFDs, 0)
+	if l.fdsHard > 0 && uint64(fds) > l.fdsHard {
+		return nil, rank.Errorf(rank.KindResource, "a process needs %d file descriptors, has %d: ulimit -n %d", fds, l.fdsHard, fds)
 	}
 	if have := l.ports() * max(l.localAddressesUsed, 1); have > 0 {
 		if n.ports > have {

@@ -40,9 +40,9 @@ func TestCheck(t *testing.T) {
 	}{
 		{name: "fits", need: need{fds: 1000, ports: 100, perListen: 100}, limits: roomy},
 		{name: "nothing known", need: need{fds: 1 << 40, ports: 1 << 40, perListen: 1 << 40}, limits: limits{}},
-		{name: "exactly enough fds", need: need{fds: 1014}, limits: with(func(l *limits) { l.fdsHard, l.fdsUsed = 1024, 10 })},
+		{name: "exactly enough fds", need: need{fds: 1024}, limits: with(func(l *limits) { l.fdsHard, l.fdsUsed = 1024, controlFDs })},
 		{
-			name: "one fd short", need: need{fds: 1015}, limits: with(func(l *limits) { l.fdsHard, l.fdsUsed = 1024, 10 }),
+			name: "one fd short", need: need{fds: 1024}, limits: with(func(l *limits) { l.fdsHard, l.fdsUsed = 1024, controlFDs+1 }),
 			err: "a process needs 1025 file descriptors, has 1024: ulimit -n 1025",
 		},
 		{name: "all ports", need: need{ports: 28232}, limits: roomy},
@@ -104,6 +104,29 @@ func TestControllerKey(t *testing.T) {
 		got, err := controllerKey(text)
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: got %q, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
+func TestNamesHosts(t *testing.T) {
+	for _, c := range []struct {
+		params rank.Params
+		want   bool
+	}{
+		{rank.Params{Name: "ring"}, false},
+		{rank.Params{Name: "fanout", Targets: "0-3, 5,7-9:2"}, false},
+		{rank.Params{Name: "fanout", Targets: "0-3,n1"}, true},
+		{rank.Params{Name: "hotspot", Hot: "gpu*"}, true},
+		{rank.Params{Name: "incast", Initiators: "*"}, true}, // every host
+		{rank.Params{Name: "incast", Initiators: "0,*"}, true},
+		{rank.Params{Name: "rail"}, true},
+		{rank.Params{Name: "ring", ExcludeSameHost: true}, true},
+		{rank.Params{Name: "custom", Custom: []byte("# hosts n0 and n1\n0: 1*2.5, 2-3*1e3\n")}, false},
+		{rank.Params{Name: "custom", Custom: []byte("0 64K\n1.5M 0 # size\n")}, false},
+		{rank.Params{Name: "custom", Custom: []byte("0: n1*2\n")}, true},
+	} {
+		if got := namesHosts(c.params); got != c.want {
+			t.Errorf("%+v: got %v, want %v", c.params, got, c.want)
 		}
 	}
 }

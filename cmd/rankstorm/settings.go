@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -230,6 +231,24 @@ func (v spawnedView) Hosts() []string {
 // namesHosts says that a topology depends on which rank is on which host, so
 // that its plan is not known before the table is sealed.
 func namesHosts(p rank.Params) bool {
-	word := func(text string) bool { return strings.Trim(text, "0123456789-:, ") != "" }
-	return p.Name == "rail" || p.ExcludeSameHost || word(p.Initiators) || word(p.Targets) || word(p.Hot) || len(p.Custom) > 0
+	return p.Name == "rail" || p.ExcludeSameHost || !numbersOnly(p.Initiators) || !numbersOnly(p.Targets) || !numbersOnly(p.Hot) ||
+		!numbersOnly(string(p.Custom))
+}
+
+// numberWord is a rank, range, weight or size, or the punctuation between them.
+// A star stands before a weight; any other is a pattern of hosts.
+var numberWord = regexp.MustCompile(`^[0-9:,.-]([0-9eEKMGT:,.+-]|\*[0-9.+-])*$`)
+
+// numbersOnly says that a selection or custom file has no word that could be
+// the name or pattern of a host. Comments do not count.
+func numbersOnly(text string) bool {
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		for word := range strings.FieldsSeq(line) {
+			if !numberWord.MatchString(word) {
+				return false
+			}
+		}
+	}
+	return true
 }
