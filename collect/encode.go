@@ -83,7 +83,7 @@ func indent(compact []byte) []byte {
 			inString = true
 			out = append(out, c)
 		case '{', '[':
-			one := len(flat) > 0 && flat[len(flat)-1] || (c == '[' || len(flat) > 1) && isFlat(compact[i:])
+			one := len(flat) > 0 && flat[len(flat)-1] || (c == '[' || len(flat) > 1) && isFlat(compact[i:]) || compact[i+1] == '}'
 			flat = append(flat, one)
 			out = append(out, c)
 			if !one {

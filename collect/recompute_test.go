@@ -42,7 +42,7 @@ func TestRecomputeEveryCell(t *testing.T) {
 	python := needPython(t)
 	for _, name := range slices.Sorted(maps.Keys(stories())) {
 		t.Run(name, func(t *testing.T) {
-			d := stories()[name].document(t)
+			d := finishedStory(t, name)
 			encoded := encode(t, d)
 			for _, width := range tableWidths {
 				if out, err := recompute(t, python, encoded, table(t, d, TableOptions{Columns: width, Color: width == 100})); err != nil {
@@ -57,7 +57,7 @@ func TestRecomputeEveryCell(t *testing.T) {
 // falsified once, in the table or under it, and must be named.
 func TestRecomputeFindsWrongCells(t *testing.T) {
 	python := needPython(t)
-	d := stories()["failed"].document(t)
+	d := finishedStory(t, "failed")
 	text := table(t, d, TableOptions{})
 	for i, change := range [][2]string{
 		{"30 edges × 16 = 480", "30 edges × 16 = 481"},

@@ -1,8 +1,10 @@
 package collect
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"rankstorm/rank"
@@ -269,6 +271,26 @@ func (st story) document(t testing.TB) *Document {
 		d.Warn(w)
 	}
 	d.Finish(st.exit)
+	return d
+}
+
+var (
+	finishedMu sync.Mutex
+	finished   = map[string][]byte{}
+)
+
+// finishedStory is a fresh copy of the document of a golden story, made once.
+func finishedStory(t testing.TB, name string) *Document {
+	t.Helper()
+	finishedMu.Lock()
+	defer finishedMu.Unlock()
+	if finished[name] == nil {
+		finished[name] = encode(t, stories()[name].document(t))
+	}
+	d, err := Decode(bytes.NewReader(finished[name]))
+	if err != nil {
+		t.Fatal(err)
+	}
 	return d
 }
 

@@ -30,7 +30,7 @@ func table(t testing.TB, d *Document, o TableOptions) string {
 
 func TestTableGolden(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(stories())) {
-		d := stories()[name].document(t)
+		d := finishedStory(t, name)
 		for _, width := range tableWidths {
 			t.Run(fmt.Sprintf("%s/%d", name, width), func(t *testing.T) {
 				got := table(t, d, TableOptions{Columns: width})

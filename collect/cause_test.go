@@ -1,0 +1,132 @@
+package collect
+
+import (
+	"strings"
+	"testing"
+
+	"rankstorm/rank"
+)
+
+func TestDiagnoseIsSilentOnHealthyJobs(t *testing.T) {
+	for _, name := range []string{"clean", "one-rank", "virtual"} {
+		if got := finishedStory(t, name).Causes; len(got) != 0 {
+			t.Errorf("%s: causes %+v, want none", name, got)
+		}
+	}
+}
+
+func TestDiagnoseNamesTheStraggler(t *testing.T) {
+	got := finishedStory(t, "late").Causes
+	if len(got) != 1 {
+		t.Fatalf("causes %+v, want one", got)
+	}
+	c := got[0]
+	if c.Kind != "straggler" || *c.Rank != 3 || c.Host != "n1" || c.Phase != "connect" {
+		t.Errorf("cause %+v, want straggler rank 3 on n1 in connect", c)
+	}
+	if ns := *c.ValueNS; ns < 285_000_000 || ns > 315_000_000 {
+		t.Errorf("late by %d ns, want 300 ms ± 5 %%", ns)
+	}
+}
+
+// lateDoc is a document of one phase in which rank i began lates[i] ms late.
+func lateDoc(bound int64, lates ...float64) *Document {
+	d := &Document{Size: int64(len(lates)), RanksPerProc: 1}
+	p := PhaseDoc{Phase: "connect", BoundNS: &bound}
+	for r, ms := range lates {
+		ns := int64(ms * 1e6)
+		d.Ranks = append(d.Ranks, RankDoc{Rank: rank.Rank(r), Host: "n"})
+		p.Ranks = append(p.Ranks, RankPhaseDoc{Rank: rank.Rank(r), LateNS: &ns})
+	}
+	d.Phases = []PhaseDoc{p}
+	return d
+}
+
+func TestStragglerThresholds(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		bound int64
+		lates []float64
+		want  []rank.Rank
+	}{
+		{"alone", 0, []float64{300}, nil},
+		{"two", 0, []float64{0.05, 300}, []rank.Rank{1}},
+		{"two, both late", 0, []float64{200, 300}, nil},
+		{"three", 0, []float64{300, 0, 0}, []rank.Rank{0}},
+		{"below the floor", 0, []float64{0, 0, 0, 0, 4.9}, nil},
+		{"ten times is not reached", 0, []float64{2, 2, 2, 2, 19}, nil},
+		{"ten times is reached", 0, []float64{2, 2, 2, 2, 21}, []rank.Rank{4}},
+		{"within the clock bound", 200e6, []float64{0, 0, 0, 0, 300}, nil},
+		{"half of the ranks are no outliers", 0, []float64{0, 0, 300, 310}, nil},
+		{"wide spread", 0, []float64{1, 30, 60, 90, 120}, nil},
+		{"two of eight", 0, []float64{0, 0, 250, 0, 0, 0, 300, 0}, []rank.Rank{6, 2}},
+		{"all the same", 0, []float64{50, 50, 50, 50}, nil},
+		{"early is not late", 0, []float64{-300, 0, 0, 0}, nil},
+	} {
+		var got []rank.Rank
+		for _, cause := range Diagnose(lateDoc(c.bound, c.lates...)) {
+			got = append(got, *cause.Rank)
+		}
+		if len(got) != len(c.want) {
+			t.Errorf("%s: stragglers %v, want %v", c.name, got, c.want)
+			continue
+		}
+		for i := range got {
+			if got[i] != c.want[i] {
+				t.Errorf("%s: stragglers %v, want %v", c.name, got, c.want)
+			}
+		}
+	}
+}
+
+func TestManyStragglersAreCounted(t *testing.T) {
+	lates := make([]float64, 40)
+	for i := range 6 {
+		lates[i] = 300 + float64(i)
+	}
+	got := Diagnose(lateDoc(0, lates...))
+	if len(got) != 3 || *got[0].Rank != 5 || !strings.Contains(got[2].Evidence, "3 more ranks like it") {
+		t.Errorf("causes %+v, want the three worst and a count", got)
+	}
+}
+
+// The same delay seen as late start and as stand-still is told once.
+func TestStallIsToldOnce(t *testing.T) {
+	d := lateDoc(0, 0, 0, 100, 0, 0)
+	d.Phases[0].Ranks[2].GapNS = 250e6
+	got := Diagnose(d)
+	if len(got) != 1 || got[0].Kind != "stall" || *got[0].ValueNS != 250e6 {
+		t.Errorf("causes %+v, want one stall of 250 ms", got)
+	}
+}
+
+func TestDiagnoseFailures(t *testing.T) {
+	got := map[string]Cause{}
+	for _, c := range finishedStory(t, "failed").Causes {
+		got[c.Kind] = c
+	}
+	if c := got["failed"]; c.Rank == nil || *c.Rank != 4 || *c.Count != 20 || !strings.Contains(c.Evidence, "20 to rank 4 (n2)") || !strings.Contains(c.Fix, "--backlog") {
+		t.Errorf("failed: %+v", c)
+	}
+	if c := got["dead"]; c.Count == nil || *c.Count != 2 {
+		t.Errorf("dead: %+v", c)
+	}
+	if c := got["drops"]; c.Count == nil || *c.Count != 37 || *c.Proc != 0 {
+		t.Errorf("drops: %+v", c)
+	}
+	if c := got["leak"]; c.Count == nil || *c.Count != 2 || *c.Proc != 5 || c.Host != "n2" {
+		t.Errorf("leak: %+v", c)
+	}
+}
+
+// Without one target in common the rank whose own steps failed most is named.
+func TestFailuresAreBlamedOnTheRankOtherwise(t *testing.T) {
+	d := &Document{RanksPerProc: 1, Ranks: []RankDoc{{Rank: 0, Host: "a"}, {Rank: 1, Host: "b"}},
+		Phases: []PhaseDoc{{Phase: "connect", Steps: []StepDoc{{Step: "connect", Failures: map[string]int64{"no ports": 9, "timeout": 1},
+			PerRank: []PerRankDoc{{Rank: 0, Failed: 1}, {Rank: 1, Failed: 9}}}}}},
+		EdgeList: []EdgeDoc{{To: 5, Failed: 5}, {To: 6, Failed: 5}}}
+	got := Diagnose(d)
+	if len(got) != 1 || *got[0].Rank != 1 || got[0].Evidence != "connect: 10 failures (no ports 9, timeout 1), 9 at rank 1 (b)" {
+		t.Errorf("causes %+v", got)
+	}
+}

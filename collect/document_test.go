@@ -1,0 +1,304 @@
+package collect
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"rankstorm/rank"
+)
+
+func compiledSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("result.json", parsed); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("result.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestDocumentsFollowTheSchema(t *testing.T) {
+	schema := compiledSchema(t)
+	for _, name := range slices.Sorted(maps.Keys(stories())) {
+		t.Run(name, func(t *testing.T) {
+			parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(encode(t, finishedStory(t, name))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := schema.Validate(parsed); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestSchemaNoticesWrongDocuments(t *testing.T) {
+	schema := compiledSchema(t)
+	good := encode(t, finishedStory(t, "failed"))
+	for _, change := range [][2]string{
+		{`"size": 6`, `"size": 0`}, {`"size": 6`, `"size": 6.5`}, {`"schema": "rankstorm.result/1"`, `"schema": "rankstorm.result/2"`},
+		{`"planned": 480`, `"plannd": 480`}, {`"started_utc": "2026-09-01T10:15:00Z"`, `"started_utc": "yesterday"`},
+		{`"side": "target"`, `"side": "server"`}, {`"p999_ns": null`, `"p999_ns": "n/a"`}, {`"timeout": 20`, `"timeout": 0`},
+	} {
+		bad := bytes.Replace(good, []byte(change[0]), []byte(change[1]), 1)
+		if bytes.Equal(bad, good) {
+			t.Fatalf("%q is not in the document", change[0])
+		}
+		parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(bad))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if schema.Validate(parsed) == nil {
+			t.Errorf("%s for %s is accepted", change[1], change[0])
+		}
+	}
+}
+
+// Every key of the schema stands in docs/result-schema.md.
+func TestSchemaIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/result-schema.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	explained := func(key string) bool {
+		for _, form := range []string{"`" + key + "`", "`" + key + "[]`", "." + key + "[]`"} {
+			if bytes.Contains(page, []byte(form)) {
+				return true
+			}
+		}
+		return false
+	}
+	var walk func(node any)
+	walk = func(node any) {
+		switch n := node.(type) {
+		case map[string]any:
+			if props, ok := n["properties"].(map[string]any); ok {
+				for key := range props {
+					if !explained(key) {
+						t.Errorf("docs/result-schema.md does not explain key %s", key)
+					}
+				}
+			}
+			for _, v := range n {
+				walk(v)
+			}
+		case []any:
+			for _, v := range n {
+				walk(v)
+			}
+		}
+	}
+	var schema any
+	if err := json.Unmarshal(Schema, &schema); err != nil {
+		t.Fatal(err)
+	}
+	walk(schema)
+}
+
+func TestDocumentRoundTrip(t *testing.T) {
+	for name, st := range stories() {
+		d := st.document(t)
+		encoded := encode(t, d)
+		if !json.Valid(encoded) {
+			t.Fatalf("%s: not JSON", name)
+		}
+		back, err := Decode(bytes.NewReader(encoded))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(d, back, cmpopts.IgnoreUnexported(Document{})); diff != "" {
+			t.Errorf("%s: decoded differs:\n%s", name, diff)
+		}
+		if !bytes.Equal(encode(t, back), encoded) {
+			t.Errorf("%s: encoding is not stable", name)
+		}
+		if table(t, d, TableOptions{}) != table(t, back, TableOptions{}) {
+			t.Errorf("%s: the decoded document prints another table", name)
+		}
+		if !bytes.Equal(encode(t, st.document(t)), encoded) {
+			t.Errorf("%s: the same job gives another document", name)
+		}
+	}
+}
+
+func TestEncodeIndent(t *testing.T) {
+	in := `{"s":"a,{\"b\":[1]}","m":{"x":1},"l":[1,2],"o":[{"a":1,"e":{"f":2},"h":[[1,2],[3,4]]}],"z":[],"y":{}}`
+	got := string(indent([]byte(in)))
+	want := `{
+  "s": "a,{\"b\":[1]}",
+  "m": {
+    "x": 1
+  },
+  "l": [1, 2],
+  "o": [
+    {
+      "a": 1,
+      "e": {"f": 2},
+      "h": [[1, 2], [3, 4]]
+    }
+  ],
+  "z": [],
+  "y": {}
+}`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	good := string(encode(t, finishedStory(t, "one-rank")))
+	for name, in := range map[string]string{
+		"empty": "", "cut off": good[:len(good)/2], "two": good + good, "other schema": strings.Replace(good, "result/1", "result/2", 1),
+		"no exit": `{"schema":"rankstorm.result/1"}`, "list": "[]",
+	} {
+		if _, err := Decode(strings.NewReader(in)); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	if _, err := Decode(strings.NewReader(strings.Replace(good, `"size"`, `"new_key": 3, "size"`, 1))); err != nil {
+		t.Errorf("a key that is not known yet: %v", err)
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+func TestWritersReportErrors(t *testing.T) {
+	d := finishedStory(t, "one-rank")
+	if err := d.Encode(brokenWriter{}); err == nil || !strings.Contains(err.Error(), "disk full") {
+		t.Errorf("Encode = %v", err)
+	}
+	if err := WriteTable(brokenWriter{}, d, TableOptions{}); err == nil || !strings.Contains(err.Error(), "disk full") {
+		t.Errorf("WriteTable = %v", err)
+	}
+	if err := NewDocument(Meta{}).Encode(&bytes.Buffer{}); err == nil {
+		t.Error("an unfinished document was written")
+	}
+}
+
+func TestDocumentStaysBounded(t *testing.T) {
+	d := NewDocument(Meta{Procs: 1, RanksPerProc: 1, Edges: 50_000})
+	for i := range MaxBarriers + 10 {
+		s := &Summary{Seq: int32(i), Phase: "connect", Round: int32(i), Covers: []uint64{1}, Barrier: Barrier{FirstInNS: 1, LastInNS: 1}}
+		if i < 3 {
+			for e := range 12_000 {
+				s.Edges = append(s.Edges, EdgeSum{From: rank.Rank(i), To: rank.Rank(10 + e), Stage: int32(i), Planned: 1})
+			}
+		}
+		if err := d.AddSlot(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 2 * MaxWarnings {
+		d.Warn(strings.Repeat("w", i))
+	}
+	d.Finish(Exit{})
+	if len(d.Barriers) != MaxBarriers || d.BarriersMore != 10 || len(d.Rounds) != MaxRounds || d.RoundsMore != 10 {
+		t.Errorf("%d barriers and %d more, %d rounds and %d more", len(d.Barriers), d.BarriersMore, len(d.Rounds), d.RoundsMore)
+	}
+	if len(d.Phases) != 1 || d.Phases[0].Slots != MaxBarriers+10 || d.Phases[0].Round != nil {
+		t.Errorf("phases %+v", d.Phases)
+	}
+	if n := len(d.EdgeList); n > EdgesFirst+EdgesWorst+EdgesSampled || int64(n)+d.EdgesMore != 50_000 {
+		t.Errorf("%d edges listed, %d left out", n, d.EdgesMore)
+	}
+	if len(d.Warnings) != MaxWarnings {
+		t.Errorf("%d warnings", len(d.Warnings))
+	}
+}
+
+// Rounds add up: an edge's figures, walls, counts.
+func TestRoundsAreMerged(t *testing.T) {
+	st := stories()["virtual"]
+	d := st.document(t)
+	n := int64(st.rounds * st.conns * st.size() * (st.size() - 1))
+	if d.Connections.Planned != n || d.Connections.Established != n || d.Connections.Accepted != n {
+		t.Errorf("connections %+v, want %d", d.Connections, n)
+	}
+	for _, e := range d.EdgeList {
+		if e.Rounds != int64(st.rounds) || e.Planned != int64(st.rounds*st.conns) {
+			t.Fatalf("edge %+v covers %d rounds, want %d", e, e.Rounds, st.rounds)
+		}
+	}
+	for _, p := range d.Phases {
+		once := p.Phase == "listen" || p.Phase == "publish" || p.Phase == "gather" || p.Phase == "seal"
+		if once != (p.Slots == 1) || !once && (p.Slots != int64(st.rounds) || p.Round != nil) {
+			t.Errorf("phase %s: %d slots, round %v", p.Phase, p.Slots, p.Round)
+		}
+	}
+}
+
+func TestAddSlotRefusesContradictions(t *testing.T) {
+	d := NewDocument(Meta{Procs: 1, RanksPerProc: 1})
+	s := &Summary{Phase: "connect", Conns: Conns{Planned: 1<<63 - 1}}
+	if err := d.AddSlot(s); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.AddSlot(&Summary{Phase: "connect", Conns: Conns{Planned: 1}}); err == nil {
+		t.Error("an overflow was added")
+	}
+	d.Finish(Exit{})
+	if err := d.AddSlot(s); err == nil {
+		t.Error("a slot was added after Finish")
+	}
+}
+
+func TestExitFollowsTheFigures(t *testing.T) {
+	for _, c := range []struct {
+		story string
+		exit  Exit
+		code  int
+		text  string
+	}{
+		{"clean", Exit{}, 0, ""},
+		{"failed", Exit{}, 1, "20 of 480 connections failed; 2 connections are dead: established, but no round trip; process 5 (n2) leaked: 3 fds before, 5 after"},
+		{"failed", NewExit(143, &rank.Error{Kind: rank.KindCancelled, Proc: rank.NoProc, Peer: rank.None, Text: "SIGTERM"}, true), 143, "SIGTERM"},
+	} {
+		st := stories()[c.story]
+		st.exit = c.exit
+		d := st.document(t)
+		if d.Exit.Code != c.code || d.Exit.Text != c.text {
+			t.Errorf("%s: exit %d %q, want %d %q", c.story, d.Exit.Code, d.Exit.Text, c.code, c.text)
+		}
+	}
+}
+
+// The runner asks for leaks before it finishes.
+func TestLeaksBeforeFinish(t *testing.T) {
+	d := NewDocument(Meta{Procs: 1, RanksPerProc: 1, Ranks: []RankMeta{{Host: "n7"}}})
+	for i, moment := range []string{"before", "after"} {
+		if err := d.AddSlot(&Summary{Seq: int32(i), Phase: "create", Resources: []ProcResources{{Moment: moment, FDs: int64(3 + i), ProcFDs: -1, ListenDrops: -1, SYNRetries: -1}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []Leak{{Proc: 0, Host: "n7", What: "fds", Before: 3, After: 4}}
+	if got := d.Leaks(); !slices.Equal(got, want) {
+		t.Errorf("leaks %+v, want %+v", got, want)
+	}
+	d.Finish(Exit{})
+	if got := d.Leaks(); !slices.Equal(got, want) {
+		t.Errorf("after Finish: leaks %+v, want %+v", got, want)
+	}
+	if r := d.Resources[0]; r.Before.ProcFDs != nil || r.Before.SYNRetries != nil || r.Peak != nil {
+		t.Errorf("what is not known is not null: %+v", r)
+	}
+}
