@@ -78,6 +78,7 @@ type Counters struct {
 	ListenDrops int64 // requests the listener dropped; -1: not known
 	SYNRetries  int64 // set-up packets sent again on initiated connections; -1: not known
 	Foreign     int64 // accepted and closed again: said nothing in time, something foreign, or no room was left; grows only
+	Starved     int64 // times that requests had to wait because the target had no descriptor or memory for them; grows only
 }
 
 // Worker carries the connections of one goroutine. Nothing here blocks except

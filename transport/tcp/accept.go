@@ -50,6 +50,7 @@ func (w *worker) accept() {
 func (w *worker) rest(listener int) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
+	w.count.starved.Add(1)
 	if w.accepting {
 		w.unwatch(listener)
 		w.resting = w.clock.Now() + int64(acceptRest)

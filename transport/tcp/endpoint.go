@@ -138,6 +138,7 @@ func (e *endpoint) Counters() transport.Counters {
 		c.Conns += w.count.conns.Load()
 		c.SYNRetries += w.count.retries.Load()
 		c.Foreign += w.count.foreign.Load()
+		c.Starved += w.count.starved.Load()
 	}
 	return c
 }
@@ -178,6 +179,7 @@ func (w *worker) Accepting(on bool) {
 		return
 	}
 	w.accepting = on
+	w.resting = 0
 	if fd := int(w.e.listener.Load()); fd >= 0 && !w.closed {
 		if !on {
 			w.unwatch(fd)

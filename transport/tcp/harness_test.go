@@ -13,7 +13,7 @@ import (
 )
 
 // patience bounds every wait of the tests; nothing is measured against it.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // rig is an initiator and a target, each with one worker, driven by turns
 // from the test's goroutine.

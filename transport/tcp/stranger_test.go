@@ -222,21 +222,51 @@ func TestForeignAnswer(t *testing.T) {
 	}
 }
 
-func TestNoDescriptorForARequestRests(t *testing.T) {
+// Without a descriptor a request waits in the backlog and the worker sleeps;
+// once there is one it is taken.
+func TestNoDescriptorForARequest(t *testing.T) {
 	cfg := config("127.0.0.1")
 	clock := &skipClock{Clock: cfg.Clock}
 	cfg.Clock = clock
 	r := newRig(t, config("127.0.0.1"), cfg)
 	r.prepare(1)
-	w := r.tw.(*worker)
-	w.rest(int(w.e.listener.Load())) // as on EMFILE
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		t.Fatal(err)
+	}
+	low := lim
+	low.Cur = 3 // every number below is taken
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	restore := func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+			t.Error(err)
+		}
+	}
+	defer restore()
 	r.start(r.fw, transport.StepConnect, 0, 1)
-	for range 10 {
-		r.tw.Poll(r.ev)
+	r.until("starving", func() bool { return r.to.Counters().Starved > 0 })
+	if w := r.tw.(*worker); w.nextDeadline() != w.resting || w.resting == 0 {
+		t.Errorf("Wait looks again at %d, want the end of the rest at %d", w.nextDeadline(), w.resting)
 	}
-	if w.resting == 0 && w.accepted == 0 {
-		t.Error("neither resting nor taken")
-	}
+	restore()
 	clock.gap.Add(int64(acceptRest))
 	r.until("the request", func() bool { return r.got[0][transport.StepFullConnect] == 1 })
+	if len(r.failed) > 0 {
+		t.Errorf("failures %v", r.failed)
+	}
+}
+
+// Turning requests off and on again ends a rest for good.
+func TestAcceptingEndsARest(t *testing.T) {
+	r := newRig(t, config("127.0.0.1"), config("127.0.0.1"))
+	w := r.tw.(*worker)
+	w.rest(int(w.e.listener.Load()))
+	r.tw.Accepting(false)
+	r.tw.Accepting(true)
+	if w.resting != 0 {
+		t.Error("still resting")
+	}
+	r.life(1)
 }
