@@ -78,7 +78,8 @@ func addTrouble(j *simJob) *trouble {
 				j.procs[s.parent].sendDown(s.p, MemberInput{Kind: MParentLost, Cause: eof})
 			})
 		case 4:
-			j.at(at, func() { mark(&tr.stopped); s.stopped = true })
+			found := j.rng.IntN(2) == 0
+			j.at(at, func() { mark(&tr.stopped); s.stop(found) })
 		case 5: // its own work never ends
 			s.stuck = int32(j.rng.IntN(int(j.sched.Len())))
 			s.stuckIn = []MemberOutputKind{MPrepare, MBegin, MCollect}[j.rng.IntN(3)]
@@ -281,6 +282,32 @@ func TestTheStuckIsNamed(t *testing.T) {
 		for _, other := range j.procs {
 			if !other.gone || causeText(other.exit.Cause) != causeText(j.finish.Cause) {
 				t.Errorf("seed %d: process %d left %v: %v", seed, other.p, other.gone, other.exit.Cause)
+			}
+		}
+	}
+}
+
+// A process is stopped and given up: the rest ends its phase without it, long
+// before the deadline.
+func TestTheStoppedIsGivenUp(t *testing.T) {
+	for seed := range uint64(200) {
+		spec := DefaultSpec()
+		spec.Holds = []Hold{{Connect, 20 * time.Second}}
+		j := newSimJob(t, seed, 2+int(seed%30), 1+int(seed%4), spec)
+		victim := j.procs[1+j.rng.IntN(len(j.procs)-1)]
+		at := storyStart + j.rng.Int64N(int64(20*time.Second))
+		j.at(at, func() { victim.stop(true) })
+		j.run(j.longest())
+		bound := at + int64(3*time.Second+3*j.work+40*time.Duration(len(j.procs))*j.delay)
+		for _, s := range j.procs {
+			if s == victim {
+				continue
+			}
+			// Those below it hear nothing; their own deadline ends them.
+			if below := victim.subtree.Has(s.p); !s.gone || s.exit.Code != 1 || !below && s.exit.Cause.Proc != victim.p {
+				t.Errorf("seed %d: process %d: left %v with %d: %v", seed, s.p, s.gone, s.exit.Code, s.exit.Cause)
+			} else if !below && s.exitAt > bound && j.finish.Cause.Kind == rank.KindLost {
+				t.Errorf("seed %d: process %d left %v after the stop", seed, s.p, time.Duration(s.exitAt-at))
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -299,6 +300,19 @@ func (s *simProc) closeLinks() {
 	}
 	for _, c := range s.children {
 		s.sendDown(c, MemberInput{Kind: MParentLost, Cause: eof})
+	}
+}
+
+// stop makes a process mute with its links open, as SIGSTOP does. Sometimes
+// gossip and ping find out, and the root gives it up with all below it.
+func (s *simProc) stop(found bool) {
+	j := s.job
+	s.stopped = true
+	if found {
+		j.at(j.now+int64(3*time.Second), func() {
+			j.stepRoot(Input{Kind: InLost, Procs: slices.Collect(s.subtree.All()),
+				Cause: &rank.Error{Kind: rank.KindLost, Proc: s.p, Peer: rank.None, Text: "does not answer a ping"}})
+		})
 	}
 }
 

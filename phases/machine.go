@@ -21,7 +21,7 @@ type Slot struct {
 // Limits are the deadlines of a job.
 type Limits struct {
 	Phase   time.Duration // from T (plus hold) to the last Done
-	Prepare time.Duration // from Prepare to the last Ready, and from Collect or Abort to the last Summary
+	Prepare time.Duration // from Prepare to the last Ready, and from Collect or Abort to the last Summary; > 0
 	Margin  time.Duration // member's own deadline after the root's should have come
 	Lead    time.Duration // least distance between Go sent and T
 	MaxTime time.Duration // of the whole job, 0 = none
@@ -107,7 +107,7 @@ type MemberOutputKind uint8
 // Outputs of a member.
 const (
 	MUp      MemberOutputKind = iota + 1 // send Msg to the parent (at the root process: to Root)
-	MDown                                // send Msg to every child, or to child Proc only if Proc ≥ 0
+	MDown                                // send Msg to every child, or to child Proc only if Proc ≥ 0; a child whose link is gone is left out
 	MPrepare                             // do the untimed work of Seq, then MLocalReady
 	MBegin                               // begin Seq at T (root's clock), then MLocalDone
 	MCollect                             // stop serving Seq, build the summary, then MLocalSummary; Msg.Body is the exchanged whole, Abort says whether work must be broken off

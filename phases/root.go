@@ -174,7 +174,7 @@ func (r *Root) countFailed(n int64) {
 
 // expect starts to wait for one kind of reply of everybody alive.
 func (r *Root) expect(t Type, state State, deadline Time) {
-	r.replies = replies{typ: t, need: r.alive}
+	r.replies = replies{typ: t}
 	r.state, r.deadline = state, deadline
 }
 
@@ -259,7 +259,6 @@ func (r *Root) lose(now Time, procs ProcSet, cause *rank.Error) {
 	if procs.Len() == 0 {
 		return
 	}
-	r.alive = r.alive.Clone() // replies.need shares it
 	r.alive.Subtract(procs)
 	cause = r.describe.complete(cause, r.slot.Phase)
 	r.blame(cause)
