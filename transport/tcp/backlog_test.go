@@ -29,6 +29,7 @@ func TestOverflowIsCounted(t *testing.T) {
 	if len(r.failed) > 0 {
 		t.Errorf("failures %v", r.failed)
 	}
+	r.step(transport.StepProbe, n)
 	if got := r.from.Counters().SYNRetries; got < 1 {
 		t.Errorf("%d packets sent again after %d drops", got, drops)
 	}

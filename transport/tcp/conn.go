@@ -44,7 +44,8 @@ type conn struct {
 	got     uint8 // bytes of the frame in buf
 	watched bool  // in the epoll set
 	missed  bool  // something came while the request was with the caller
-	slow    bool  // retransmissions were asked for already
+	asked   bool  // for retransmissions of the set-up
+	slow    bool  // the set-up took long enough for some; they are asked for after the storm
 	begin   int64 // of what is under way
 	mark    int64 // the path answered; half-open: the accept
 	due     int64

@@ -103,7 +103,7 @@ func (w *worker) frame(c *conn, now int64) {
 	case !ok:
 		w.foreign(c, now)
 	case c.state == stAnswer && kind == kindAnswer && status == statusAccepted:
-		w.askRetransmits(c, now)
+		c.slow = now-c.begin >= int64(slowSetUp)
 		c.state = stLive
 		w.done(transport.StepEstablish, c.id, c.mark, now)
 		w.done(transport.StepFullConnect, c.id, c.due, now)

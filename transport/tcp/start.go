@@ -269,6 +269,7 @@ func (w *worker) sayHello(slot int32, c *conn) {
 
 // probe sends the ping of the first round trip.
 func (w *worker) probe(c *conn) {
+	w.askSlow(c)
 	begin := w.clock.Now()
 	if c.state == stGone {
 		w.fail(transport.StepProbe, c, begin, begin, transport.CauseClosed, nil)
@@ -289,6 +290,7 @@ func (w *worker) probe(c *conn) {
 // disconnect closes our direction; the step ends when the peer's FIN is read.
 // The initiator is always the first to close, so TIME_WAIT stays with it.
 func (w *worker) disconnect(c *conn) {
+	w.askSlow(c)
 	begin := w.clock.Now()
 	err := unix.Shutdown(int(c.fd), unix.SHUT_WR)
 	switch {
@@ -310,6 +312,7 @@ func (w *worker) destroy(s transport.Step, slot int32, c *conn, begin int64) int
 	switch {
 	case s == transport.StepDestroyQP && c.watched:
 		w.askRetransmits(c, begin)
+		w.askSlow(c)
 		_ = w.set.Remove(int(c.fd))
 		c.watched = false
 	case s == transport.StepDestroyID && c.fd >= 0:
@@ -343,12 +346,20 @@ func (w *worker) release(slot int32, c *conn) {
 	}
 }
 
-// askRetransmits counts the set-up packets that were sent again, for an
-// initiated connection whose set-up took long enough for that.
+// askRetransmits counts the set-up packets that were sent again, for a
+// connection that did not come up and had time for that.
 func (w *worker) askRetransmits(c *conn, now int64) {
-	if c.slow || (c.state != stConnecting && c.state != stAnswer) || now-c.begin < int64(slowSetUp) {
-		return
+	if c.state == stConnecting || c.state == stAnswer {
+		c.slow = now-c.begin >= int64(slowSetUp)
+		w.askSlow(c)
 	}
-	c.slow = true
-	w.count.retries.Add(retransmits(int(c.fd), &w.info))
+}
+
+// askSlow does the same for a connection that came up slowly. It is called
+// ahead of the first step after the storm, so that it costs the storm nothing.
+func (w *worker) askSlow(c *conn) {
+	if c.slow && !c.asked {
+		c.asked = true
+		w.count.retries.Add(retransmits(int(c.fd), &w.info))
+	}
 }
