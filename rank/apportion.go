@@ -27,7 +27,7 @@ func LargestRemainder(weights []float64, n int) []int {
 			continue
 		}
 		share := w / sum * float64(n)
-		whole := math.Floor(share + remainderGrain)
+		whole := math.Floor(share)
 		// Never more than there is: float64 cannot hold every big n.
 		parts[i] = left
 		if whole < float64(left) {

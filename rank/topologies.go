@@ -2,7 +2,6 @@ package rank
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 )
@@ -54,6 +53,10 @@ type selected struct {
 	host     []int32 // host number of every rank if edges inside a host are dropped, else nil
 }
 
+// MaxSize is the greatest number of ranks that plans are made for. What is
+// precomputed per rank fits into memory up to there.
+const MaxSize = 1 << 26
+
 // TopologyNames lists the topologies, sorted.
 func TopologyNames() []string {
 	names := make([]string, len(topologies))
@@ -87,8 +90,8 @@ func findKind(name string) *kind {
 // KindUsage and say which value to change. One rank has no edges and is no
 // error.
 //
-// Counts do not overflow: a rank number has 32 bits, so no topology has more
-// than 2^62 edges, and bigger sizes are refused here.
+// Counts do not overflow: sizes above MaxSize are refused here, so no topology
+// has more than 2^52 edges; CheckConnections looks at what is multiplied.
 func NewTopology(v View, p Params) (Topology, error) {
 	name := p.Name
 	if name == "" {
@@ -98,8 +101,8 @@ func NewTopology(v View, p Params) (Topology, error) {
 	if k == nil {
 		return nil, Errorf(KindUsage, "unknown topology %q: did you mean %s? (%s)", p.Name, nearest(name), strings.Join(TopologyNames(), ", "))
 	}
-	if w := v.Size(); w < 1 || w > math.MaxInt32 {
-		return nil, Errorf(KindUsage, "topology %s: %d ranks: give 1-%d", name, w, math.MaxInt32)
+	if w := v.Size(); w < 1 || w > MaxSize {
+		return nil, Errorf(KindUsage, "topology %s: %d ranks: give 1-%d", name, w, MaxSize)
 	}
 	if err := k.refuse(p); err != nil {
 		return nil, err

@@ -365,9 +365,9 @@ func TestNewTopologyErrors(t *testing.T) {
 		{p: Params{Name: "shift", Offsets: "1-4:0"}, want: `topology shift: offsets "1-4:0": "1-4:0" is no offset: give numbers and ranges such as 1,2,4 or 1-4, or all`},
 		{p: Params{Name: "shift", Offsets: "1,,2"}, want: `topology shift: offsets "1,,2": "" is no offset: give numbers and ranges such as 1,2,4 or 1-4, or all`},
 		{p: Params{Name: "shift", Offsets: "99999999999999999999"}, want: `topology shift: offsets "99999999999999999999": "99999999999999999999" is no offset: give numbers and ranges such as 1,2,4 or 1-4, or all`},
-		{v: sized{n: 0}, want: "topology all_to_all: 0 ranks: give 1-2147483647"},
-		{v: NewLayout(-3, 0), want: "topology all_to_all: 0 ranks: give 1-2147483647"},
-		{v: NewLayout(5_000_000_000, 1), p: Params{Name: "ring"}, want: "topology ring: 5000000000 ranks: give 1-2147483647"},
+		{v: sized{n: 0}, want: "topology all_to_all: 0 ranks: give 1-67108864"},
+		{v: NewLayout(-3, 0), want: "topology all_to_all: 0 ranks: give 1-67108864"},
+		{v: NewLayout(5_000_000_000, 1), p: Params{Name: "ring"}, want: "topology ring: 5000000000 ranks: give 1-67108864"},
 	} {
 		v := c.v
 		if v == nil {
@@ -444,16 +444,13 @@ func TestHugeCounts(t *testing.T) {
 			t.Errorf("%+v at %d ranks: count %d, bound %g, want %d, %g", c.p, c.ranks, top.Count(), bound, c.count, c.bound)
 		}
 	}
-	all, err := NewTopology(NewLayout(math.MaxInt32, 1), Params{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := int64(math.MaxInt32) * (math.MaxInt32 - 1); all.Count() != want {
+	all := mustTopology(t, NewLayout(MaxSize, 1), Params{})
+	if want := int64(MaxSize) * (MaxSize - 1); all.Count() != want {
 		t.Errorf("all_to_all at the greatest size: %d, want %d", all.Count(), want)
 	}
-	_, err = CheckConnections(all, 3)
+	_, err := CheckConnections(all, 1<<20)
 	checkError(t, "connections", err, KindUsage,
-		"topology all_to_all: 4611686011984936962 edges with 3 connections each are too many to count: lower the connections")
+		"topology all_to_all: 4503599560261632 edges with 1048576 connections each are too many to count: lower the connections")
 }
 
 func BenchmarkPlanMillion(b *testing.B) {
