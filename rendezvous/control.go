@@ -29,6 +29,7 @@ type control struct {
 	udp    net.PacketConn
 	own    []netip.AddrPort
 	offers chan offer // control links whose hello was read, for await
+	quit   chan struct{}
 	// wrap protects a stream of kind K or C (TLS); nil: plain. It is called
 	// below everything that reads and above what queues writes.
 	wrap func(conn net.Conn, dialer bool) (net.Conn, error)
@@ -44,7 +45,7 @@ type offer struct {
 
 // openControl opens the port. cfg.Network must be set; cfg is kept.
 func openControl(cfg *Config) (*control, error) {
-	c := &control{cfg: cfg, clock: cfg.Clock, mux: newMux(), offers: make(chan offer, 4)}
+	c := &control{cfg: cfg, clock: cfg.Clock, mux: newMux(), offers: make(chan offer, 4), quit: make(chan struct{})}
 	if c.clock == nil {
 		c.clock = machineClock{}
 	}
@@ -244,6 +245,8 @@ func (c *control) takeOffer(conn net.Conn) {
 	defer wait.Stop()
 	select {
 	case c.offers <- o:
+	case <-c.quit:
+		o.out.Close()
 	case <-wait.C: // nobody waits for a parent here
 		o.refuse("this process is not waiting for a rank table")
 	}
@@ -258,8 +261,9 @@ func (o offer) refuse(format string, args ...any) {
 	o.out.Close()
 }
 
-// close ends the port: listeners, UDP and links nobody took.
+// close ends the port: listeners, UDP and links nobody took. Call it once.
 func (c *control) close() {
+	close(c.quit)
 	c.udp.Close()
 	c.mux.close()
 	for {

@@ -34,6 +34,7 @@ type outbox struct {
 
 	mu     sync.Mutex
 	queue  []byte
+	limit  int           // of queue
 	idle   chan struct{} // not nil: a goroutine is sending; closed when it is done
 	err    error
 	closed bool
@@ -46,7 +47,7 @@ type outbox struct {
 }
 
 func newOutbox(conn net.Conn) *outbox {
-	o := &outbox{Conn: conn}
+	o := &outbox{Conn: conn, limit: maxQueued}
 	if sc, ok := conn.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			o.raw = raw
@@ -93,7 +94,7 @@ func (o *outbox) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return n, nil
 	}
-	if len(o.queue)+len(b) > maxQueued {
+	if len(o.queue)+len(b) > o.limit {
 		o.err = errBacklog
 		return 0, o.err
 	}
@@ -217,12 +218,14 @@ func (l *link) put(b []byte) error {
 		return nil
 	}
 	if errors.Is(err, errBacklog) {
-		go l.cut(errBacklog) // not here: the reader may be the caller
+		// The reader, which may be the caller, cleans up.
+		l.cause.CompareAndSwap(nil, &err)
+		l.out.Conn.Close()
 	} else {
 		// The reader tells the loss, with what the peer said before it went.
 		l.conn.SetReadDeadline(time.Now().Add(time.Second))
 	}
-	return l.gone()
+	return l.g.lostError(l.proc, "cannot send: %w", err)
 }
 
 func (l *link) sendMessage(kind byte, v any) error {

@@ -457,10 +457,8 @@ func (g *Group) adopt(ctx context.Context, i int, p rank.Proc, encoded []byte) {
 	}
 	conn.SetDeadline(time.Time{})
 	l := newLink(g, p, false, out, stream, bufio.NewReaderSize(stream, readBuffer))
-	g.mu.Lock()
-	g.children[i] = l
-	g.mu.Unlock()
-	g.start(l)
+	// Hello and table go out before the link is known to anybody else: no ping
+	// may come before or between them.
 	err = l.sendMessage(frameHello, hello{
 		Proc: p, Nonce: g.table.Procs[p].Nonce, Parent: g.self,
 		Digest: g.table.Digest, Job: jobDigest(g.c.cfg),
@@ -468,7 +466,16 @@ func (g *Group) adopt(ctx context.Context, i int, p rank.Proc, encoded []byte) {
 	if err == nil {
 		err = l.send(frameTable, encoded)
 	}
-	if err != nil && !l.dead.Load() { // else the reader tells
+	g.mu.Lock()
+	g.children[i] = l
+	g.mu.Unlock()
+	g.start(l)
+	if err != nil {
+		select {
+		case <-l.done: // the reader knows better: what the child said, or how the link ended
+			return
+		case <-time.After(failWait):
+		}
 		fail(g.sealError(p, "cannot send the rank table: %w", err))
 	}
 }

@@ -278,7 +278,7 @@ func (g *Group) watch() {
 			if l.dead.Load() {
 				continue
 			}
-			if n := l.frames.Load(); n != l.seen {
+			if n := l.frames.Load(); n != l.seen || l.untilAsk == 0 { // 0: new
 				l.seen, l.idle, l.untilAsk = n, 0, ask
 				continue
 			}

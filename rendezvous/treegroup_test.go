@@ -92,8 +92,17 @@ func sealed(t testing.TB, n int, change func(p int, cfg *Config)) []*Group {
 	gs, errs := form(cs, testTable(t, n, cs))
 	for p, err := range errs {
 		if err != nil {
-			t.Fatalf("process %d: %v", p, err)
+			t.Errorf("process %d: %v", p, err)
 		}
+	}
+	if t.Failed() {
+		closeGroups(gs)
+		for p, c := range cs {
+			if gs[p] == nil {
+				c.close()
+			}
+		}
+		t.FailNow()
 	}
 	return gs
 }
