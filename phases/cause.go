@@ -66,14 +66,19 @@ func (d describer) about(e *rank.Error, procs []rank.Proc) *rank.Error {
 	return e
 }
 
-// lost makes the cause of process p whose link to process by closed. why is
-// what the link said; only its text is used.
-func (d describer) lost(p, by rank.Proc, phase Token, why *rank.Error, what string) *rank.Error {
-	e := d.about(&rank.Error{Kind: rank.KindLost, Peer: rank.None, Phase: string(phase)}, []rank.Proc{p})
-	e.Text = fmt.Sprintf("process %d is lost: its control link to %s %s", p, d.name(by), what)
-	if t := plain(why); t != "" {
-		e.Text += ": " + t
+// lost makes the cause of process p whose link to process by closed. If why
+// names p as lost already, its text stays; otherwise it is what the link said.
+func (d describer) lost(p, by rank.Proc, phase Token, why *rank.Error) *rank.Error {
+	text := plain(why)
+	if why == nil || why.Kind != rank.KindLost || why.Proc != p || text == "" {
+		said := text
+		text = fmt.Sprintf("process %d is lost: its control link to %s closed", p, d.name(by))
+		if said != "" {
+			text += ": " + said
+		}
 	}
+	e := d.complete(&rank.Error{Kind: rank.KindLost, Proc: p, Peer: rank.None}, phase)
+	e.Text = text
 	return e
 }
 

@@ -112,8 +112,9 @@ func (m *Member) Step(now Time, in MemberInput) []MemberOutput {
 	case MChildLost:
 		m.childLost(in.Proc, in.Cause)
 	case MParentLost:
-		m.leave(1, m.describe.lost(m.cfg.Parent, m.cfg.Self, m.slot.Phase, in.Cause,
-			"closed, and with it the way to the root"))
+		e := m.describe.lost(m.cfg.Parent, m.cfg.Self, m.slot.Phase, in.Cause)
+		e.Text += "; with it this process lost the way to the root"
+		m.leave(1, e)
 	case MCancel:
 		m.cancel(in.Cause)
 	case MTick:
@@ -293,7 +294,7 @@ func (m *Member) childLost(child rank.Proc, why *rank.Error) {
 		return
 	}
 	m.lose(m.cfg.Children[i].Subtree.Clone(),
-		m.describe.lost(child, m.cfg.Self, m.slot.Phase, why, "closed"))
+		m.describe.lost(child, m.cfg.Self, m.slot.Phase, why))
 }
 
 // lose reports those of gone that were not known to be lost; replies no longer
