@@ -219,7 +219,8 @@ func (l *link) put(b []byte) error {
 	}
 	if errors.Is(err, errBacklog) {
 		// The reader, which may be the caller, cleans up.
-		l.cause.CompareAndSwap(nil, &err)
+		cause := errBacklog // a copy: err must not escape, it would be allocated every time
+		l.cause.CompareAndSwap(nil, &cause)
 		l.out.Conn.Close()
 	} else {
 		// The reader tells the loss, with what the peer said before it went.
