@@ -10,7 +10,6 @@ const (
 	stCreated                 // initiator: set-up steps
 	stConnecting              // request sent, path (StepsRDMA: answer) awaited
 	stAnswering               // initiator: hello sent, answer awaited
-	stTaken                   // target: request taken, hello awaited
 	stRequested               // target: EventRequest given, Answer awaited
 	stOpen
 	stProbing
@@ -36,10 +35,13 @@ type conn struct {
 	draws    uint32
 	id       uint64 // the same on both sides
 	sentAt   int64  // fabric time the last request left
+	pathAt   int64  // initiator: fabric time the path's answer arrives
 	lastAt   int64  // fabric time the last packet arrives: packets keep their order
 	begin    int64  // clock time the step under way began
 	full     int64  // clock time StepFullConnect counts from
 	to       *site
+	takenBy  *Worker // initiator: the target's worker that took the request and awaits the hello
+	takenAt  int64   // when, on that worker's clock
 	peer     ref
 	hello    transport.Hello
 }
@@ -100,6 +102,12 @@ func (w *Worker) settle(c *conn) {
 
 // handle does what a process does when its provider tells it of p.
 func (w *Worker) handle(p *packet, now int64) {
+	if p.kind == pktHello {
+		if src := p.from.get(); src != nil && src.takenBy == w {
+			w.announce(p.from, src, now)
+		}
+		return
+	}
 	c := p.to.get()
 	if c == nil || c.state == stFailed || c.state == stClosed {
 		return
@@ -127,10 +135,6 @@ func (w *Worker) handle(p *packet, now int64) {
 		begin, end := w.spend(transport.StepEstablish, now)
 		c.begin = begin
 		w.send(packet{from: w.me(i), kind: pktHello}, c, now, end)
-	case pktHello:
-		if c.state == stTaken {
-			w.announce(i, now)
-		}
 	case pktAnswer:
 		w.handleAnswer(p, c, now)
 	case pktReady:
@@ -219,26 +223,24 @@ func (w *Worker) handleReset(i transport.Conn, c *conn, now int64, cause transpo
 		w.fail(i, transport.StepConnect, c.begin, now, cause, 0)
 	case stAnswering:
 		w.fail(i, transport.StepEstablish, c.begin, now, cause, 0)
-	case stTaken:
-		w.letGo(i) // it never became a request
-		return
 	case stRequested:
 		c.broken = true
 	case stProbing:
 		w.fail(i, transport.StepProbe, c.begin, now, cause, 0)
 	case stClosing:
-		w.settle(c)
-		w.report(i, transport.StepDisconnect, c.begin, now)
-		c.state = stClosed
+		w.fail(i, transport.StepDisconnect, c.begin, now, cause, 0)
 	case stOpen:
 		c.state = stPeerClosed
+		if c.accepted {
+			c.state = stFailed // a target has nothing left to do but destroy
+		}
 		w.peerClosed(i, now, cause)
 	}
 	c.peer = ref{} // nothing there to tell
 }
 
 func (w *Worker) peerClosed(i transport.Conn, now int64, cause transport.Cause) {
-	w.done.push(item{begin: now, end: now, conn: i, step: transport.StepDisconnect, kind: transport.EventPeerClosed, cause: cause})
+	w.done.push(item{begin: now, end: now, conn: i, step: transport.StepCount, kind: transport.EventPeerClosed, cause: cause})
 }
 
 // send lets p leave when the worker's clock reads at.
@@ -250,6 +252,7 @@ func (w *Worker) send(p packet, c *conn, now, at int64) {
 // take accepts one request of the backlog, if there is a living one.
 func (w *Worker) take(now int64) bool {
 	e := w.ep
+	w.refuseFull()
 	for w.accepting && w.room() > 0 {
 		var r ref
 		switch {
@@ -265,32 +268,65 @@ func (w *Worker) take(now int64) bool {
 		if src == nil || src.state != stConnecting && src.state != stAnswering {
 			continue // given up while it waited
 		}
-		i := w.place()
-		w.gen++
-		w.conns[i] = conn{gen: w.gen, state: stTaken, accepted: true, pair: e.f.rdma, id: src.id, begin: now, peer: r}
-		e.conns++
-		if e.f.rdma {
-			e.pairs++
-		}
-		w.live++
-		src.peer = w.me(i)
+		src.takenBy, src.takenAt = w, now
+		w.half.push(r)
 		if src.helloIn {
-			w.announce(i, now)
+			w.announce(r, src, now)
 		}
 		return true
 	}
 	return false
 }
 
-// announce gives the EventRequest of a taken request.
-func (w *Worker) announce(i transport.Conn, now int64) {
-	c := &w.conns[i]
-	src := c.peer.get()
-	if src == nil {
-		w.letGo(i)
+// refuseFull rejects what no worker of the endpoint has room for, rather than
+// let it wait for ever. Before the first Reserve requests wait.
+func (w *Worker) refuseFull() {
+	e := w.ep
+	if !w.accepting || e.orphans.len() == 0 {
 		return
 	}
-	c.state = stRequested
-	c.hello = src.hello
-	w.done.push(item{begin: c.begin, end: now, conn: i, step: transport.StepAccept, kind: transport.EventRequest})
+	places := 0
+	for _, x := range e.workers {
+		if x.room() > 0 {
+			return // it may be turned on again
+		}
+		places += x.in
+	}
+	for places > 0 && e.orphans.len() > 0 {
+		r := e.orphans.pop()
+		e.waiting--
+		if src := r.get(); src != nil {
+			e.foreign++
+			at := max(e.f.now()+e.f.delay(src), src.pathAt+1)
+			e.f.queue.push(packet{at: at, key: src.id, to: r, kind: pktAnswer, reason: ReasonNoRoom})
+		}
+	}
+}
+
+// announce gives the EventRequest of a taken request whose hello is there.
+func (w *Worker) announce(r ref, src *conn, now int64) {
+	e := w.ep
+	i := transport.Conn(w.out + w.taken)
+	w.taken++
+	w.gen++
+	w.live++
+	w.conns[i] = conn{gen: w.gen, state: stRequested, accepted: true, pair: e.f.rdma, id: src.id, begin: src.takenAt, peer: r, hello: src.hello}
+	e.conns++
+	if e.f.rdma {
+		e.pairs++
+	}
+	src.takenBy = nil
+	w.shedHalf()
+	src.peer = w.me(i)
+	w.done.push(item{begin: src.takenAt, end: now, conn: i, step: transport.StepAccept, kind: transport.EventRequest})
+}
+
+// shedHalf drops those from the front of half that wait for no hello any more.
+func (w *Worker) shedHalf() {
+	for w.half.len() > 0 {
+		if src := w.half.front().get(); src != nil && src.takenBy == w {
+			return
+		}
+		w.half.pop()
+	}
 }

@@ -15,6 +15,10 @@ var (
 	errKilled = errors.New("the endpoint was killed")
 )
 
+// ReasonNoRoom is the reason of a reject when more requests come than Reserve
+// was told of.
+const ReasonNoRoom = 0xffff
+
 // Endpoint is one rank's presence on a fabric.
 type Endpoint struct {
 	f       *Fabric
@@ -35,6 +39,7 @@ type Endpoint struct {
 	pairs          int64
 	listenDrops    int64
 	requestRetries int64
+	foreign        int64 // requests rejected for want of room
 }
 
 // Listen makes the endpoint reachable at an address of its own. backlog ≤ 0
@@ -73,6 +78,9 @@ func parseAddress(a transport.Address) (host string, ok bool) {
 	return parts[1], true
 }
 
+// Name is Config.Name, by which the fabric's faults are given.
+func (e *Endpoint) Name() string { return e.cfg.Name }
+
 // Workers is how many workers there are.
 func (e *Endpoint) Workers() int { return len(e.workers) }
 
@@ -84,7 +92,7 @@ func (e *Endpoint) Worker(i int) transport.Worker { return e.workers[i] }
 func (e *Endpoint) Counters() transport.Counters {
 	e.f.mu.Lock()
 	defer e.f.mu.Unlock()
-	c := transport.Counters{Conns: e.conns, ListenDrops: e.listenDrops, SYNRetries: e.requestRetries}
+	c := transport.Counters{Conns: e.conns, ListenDrops: e.listenDrops, SYNRetries: e.requestRetries, Foreign: e.foreign}
 	if e.site != nil {
 		c.Listeners = 1
 	}
@@ -120,6 +128,13 @@ func (e *Endpoint) teardown(why error) {
 	for _, w := range e.workers {
 		for w.pending.len() > 0 {
 			e.turnAway(w.pending.pop(), now)
+		}
+		for w.half.len() > 0 {
+			r := w.half.pop()
+			if src := r.get(); src != nil && src.takenBy == w {
+				src.takenBy = nil
+				e.turnAway(r, now)
+			}
 		}
 		for i := range w.conns {
 			if c := &w.conns[i]; c.gen != 0 {
@@ -161,6 +176,7 @@ func (e *Endpoint) assign(r ref) {
 		}
 	}
 	e.orphans.push(r)
+	e.nudgeAll() // one of them may have to refuse it
 }
 
 func (e *Endpoint) nudgeAll() {

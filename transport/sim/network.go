@@ -200,10 +200,11 @@ func (f *Fabric) deliver(p packet, now int64) {
 			return
 		}
 		src.helloIn = true
-		if src.peer.w == nil {
-			return // not taken from the backlog yet; taking it finds the hello
+		if src.takenBy != nil { // else taking it from the backlog finds the hello
+			src.takenBy.inbox.push(p)
+			src.takenBy.nudge()
 		}
-		p.to = src.peer
+		return
 	}
 	dst := p.to.get()
 	if dst == nil {
@@ -257,7 +258,8 @@ func (f *Fabric) deliverRequest(from ref, now int64) {
 			src.helloIn = true
 			return
 		}
-		f.queue.push(packet{at: now + f.delay(src), key: src.id, to: from, kind: pktPath})
+		src.pathAt = now + f.delay(src)
+		f.queue.push(packet{at: src.pathAt, key: src.id, to: from, kind: pktPath})
 	}
 }
 

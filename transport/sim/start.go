@@ -192,6 +192,9 @@ func (w *Worker) startOpen(s transport.Step, i transport.Conn, c *conn, now int6
 		c.begin, c.state, c.inflight = begin, stProbing, true
 		w.flight++
 		w.send(packet{from: w.me(i), to: c.peer, kind: pktProbe}, c, now, end)
+	case s == transport.StepProbe && c.state == stPeerClosed:
+		begin, end := w.spend(s, now)
+		w.fail(i, s, begin, end, transport.CauseClosed, 0)
 	case s == transport.StepDisconnect && c.state == stOpen:
 		begin, end := w.spend(s, now)
 		c.begin, c.state, c.inflight = begin, stClosing, true

@@ -21,10 +21,10 @@ type Worker struct {
 	// Guarded by the fabric's mutex.
 	conns     []conn
 	out, in   int
-	taken     int // places of accepted connections used so far
-	free      []transport.Conn
-	live      int // connections not destroyed
-	flight    int // asynchronous steps under way
+	taken     int       // accepted connections of this round so far
+	half      ring[ref] // requests taken whose hello is awaited; some in it may be settled
+	live      int       // connections not destroyed
+	flight    int       // asynchronous steps under way
 	gen       uint32
 	accepting bool
 	pending   ring[ref]    // requests given to this worker
@@ -69,25 +69,17 @@ func (w *Worker) Reserve(out, in int) error {
 	}
 	w.conns = slices.Grow(w.conns[:0], out+in)[:out+in]
 	clear(w.conns)
-	w.out, w.in, w.taken, w.free = out, in, 0, w.free[:0]
+	w.out, w.in, w.taken = out, in, 0
 	w.inbox.grow(out + in)
 	w.done.grow(2 * (out + in))
-	w.inbox.clear()
+	w.half.grow(in)
 	return nil
 }
 
 // room is how many more requests fit the table.
-func (w *Worker) room() int { return w.in - w.taken + len(w.free) }
-
-// place takes a free place for an accepted connection; room must be above 0.
-func (w *Worker) place() transport.Conn {
-	if n := len(w.free); n > 0 {
-		i := w.free[n-1]
-		w.free = w.free[:n-1]
-		return i
-	}
-	w.taken++
-	return transport.Conn(w.out + w.taken - 1)
+func (w *Worker) room() int {
+	w.shedHalf()
+	return w.in - w.taken - w.half.len()
 }
 
 // Assign names the target and the hello of connection c.
@@ -317,13 +309,6 @@ func (w *Worker) release(i transport.Conn, c *conn, now int64) {
 	w.ep.conns--
 	w.live--
 	*c = conn{}
-}
-
-// letGo releases an accepted connection that never became a request.
-func (w *Worker) letGo(i transport.Conn) {
-	w.conns[i].peer = ref{}
-	w.release(i, &w.conns[i], 0)
-	w.free = append(w.free, i)
 }
 
 func (f *Fabric) reachable(r ref) bool { return r.get() != nil }

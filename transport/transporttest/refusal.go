@@ -1,0 +1,216 @@
+package transporttest
+
+import (
+	"slices"
+	"time"
+
+	"rankstorm/transport"
+)
+
+var refusalTests = []subtest{
+	{"AbsentSteps", "a step that Provider.Steps does not have is refused with a typed error", absentSteps},
+	{"Misuse", "misuse is refused with a typed error and changes nothing", misuse},
+	{"Reject", "a reject fails the connection at the initiator with its reason, and only that one", func(k *kit) { reject(k, 0) }},
+	{"LateReject", "a reject may come late, after others were accepted", func(k *kit) { reject(k, 50*time.Millisecond) }},
+	{"NobodyThere", "where nobody listens connect fails as refused, and only there", nobodyThere},
+	{"Unreachable", "an address without a host behind it fails in resolve or connect", unreachable},
+	{"MalformedAddress", "Assign refuses what is no address of the provider", malformed},
+	{"NotAccepting", "requests wait while Accepting is off and are taken once it is on", notAccepting},
+}
+
+func absentSteps(k *kit) {
+	s := k.open("rank", 1).sides[0]
+	s.reserve(1, 0)
+	for st := range transport.StepCount + 1 {
+		if st < transport.StepCount && k.h.Steps.Has(st) {
+			continue
+		}
+		n, err := s.w.Start(st, 0, 1, nil)
+		if n != 0 {
+			k.broken("Start(%v) began %d connections", st, n)
+		}
+		k.typed("Start("+st.String()+")", err)
+	}
+}
+
+func misuse(k *kit) {
+	r := k.open("rank", 1)
+	s := r.sides[0]
+	s.reserve(2, 1)
+	refused := func(what string, n int, err error) {
+		if n != 0 {
+			k.broken("%s began %d connections", what, n)
+		}
+		k.typed(what, err)
+	}
+	n, err := s.w.Start(transport.StepCreateID, -1, 1, nil)
+	refused("Start on connection -1", n, err)
+	n, err = s.w.Start(transport.StepCreateID, 3, 1, nil)
+	refused("Start beyond the reserved connections", n, err)
+	n, err = s.w.Start(transport.StepConnect, 0, 1, nil)
+	refused("connect before create id", n, err)
+	k.typed("Answer without a request", s.w.Answer(2, true, 0))
+	k.typed("Answer on an initiated connection", s.w.Answer(0, true, 0))
+	h := hello("x", 0, 0)
+	k.typed("Assign beyond the initiated connections", s.w.Assign(2, r.addr, &h))
+	_, _, _, err = r.ep.Listen(0)
+	k.typed("a second Listen", err)
+	s.run(transport.StepCreateID, 0, 2)
+	k.typed("Reserve while connections are not destroyed", s.w.Reserve(1, 0))
+	n, err = s.w.Start(transport.StepProbe, 0, 1, nil)
+	refused("probe before connect", n, err)
+	s.destroy(0, 2)
+	if c := r.ep.Counters().Conns; c != 0 {
+		k.broken("%d connections are counted after all were destroyed", c)
+	}
+}
+
+// wantFailed requires that connection c failed in one of the steps, for one of the causes.
+func (s *side) wantFailed(c int, steps []transport.Step, causes ...transport.Cause) {
+	k := s.r.k
+	k.t.Helper()
+	f := s.failed[c]
+	switch {
+	case f.Kind == 0:
+		k.broken("%s: connection %d did not fail", s.r.name, c)
+	case !slices.Contains(steps, f.Step):
+		k.broken("%s: connection %d failed in %v, want one of %v", s.r.name, c, f.Step, steps)
+	case !slices.Contains(causes, f.Cause):
+		k.broken("%s: connection %d failed as %q (%v), want one of %q", s.r.name, c, f.Cause, f.Err, causes)
+	}
+}
+
+var (
+	connecting = []transport.Step{transport.StepConnect, transport.StepEstablish}
+	resolving  = []transport.Step{transport.StepResolveAddr, transport.StepResolveRoute, transport.StepConnect}
+	gone       = []transport.Cause{transport.CauseReset, transport.CauseClosed, transport.CauseRefused, transport.CauseUnreachable}
+)
+
+// reject refuses every third connection of twelve, at once or later.
+func reject(k *kit, later time.Duration) {
+	const n = 12
+	from, to := k.open("from", 1), k.open("to", 1)
+	f, t := from.sides[0], to.sides[0]
+	t.reserve(0, n)
+	t.rejects = map[transport.Conn]uint16{}
+	for c := 0; c < n; c += 3 {
+		t.rejects[transport.Conn(c)] = uint16(1000 + c)
+	}
+	to.hold = later > 0
+	f.reserve(n, 0)
+	f.prepare(0, n, to.addr)
+	f.begin(transport.StepConnect, 0, n, nil)
+	if to.hold {
+		k.until("requests", func() bool { return to.requests() == n })
+		for _, c := range t.requests {
+			if t.rejects[c] == 0 {
+				t.answer(c)
+			}
+		}
+		k.quiet(later)
+		for c := range t.rejects {
+			t.answer(c)
+		}
+	}
+	f.await(transport.StepConnect, 0, n)
+	reasons := map[uint16]int{}
+	rejected := 0
+	for c := range n {
+		if f.failed[c].Kind == 0 {
+			continue
+		}
+		rejected++
+		f.wantFailed(c, connecting, transport.CauseRejected)
+		reasons[f.failed[c].Reason]++
+	}
+	if rejected != len(t.rejects) {
+		k.broken("%d connections were rejected, want %d", rejected, len(t.rejects))
+	}
+	for _, reason := range t.rejects {
+		if reasons[reason] != 1 {
+			k.broken("reason %d arrived %d times", reason, reasons[reason])
+		}
+	}
+	// A range may hold failed ones: they are passed over.
+	f.run(transport.StepProbe, 0, n)
+	f.run(transport.StepDisconnect, 0, n)
+	k.until("the target's disconnects", func() bool { return t.done[transport.StepPeerDisconnect] == n-rejected })
+	k.quiet(5 * time.Millisecond)
+	if got := t.done[transport.StepAccept]; got != n-rejected {
+		k.broken("%d connections were accepted, want %d", got, n-rejected)
+	}
+	f.destroy(0, n)
+	to.destroyAccepted()
+	if c := to.ep.Counters().Conns + from.ep.Counters().Conns; c != 0 {
+		k.broken("%d connections are counted after all were destroyed", c)
+	}
+}
+
+func nobodyThere(k *kit) {
+	from, to, left := k.open("from", 1), k.open("to", 1), k.open("left", 1)
+	k.ok(left.ep.Close())
+	left.dead = true
+	f, t := from.sides[0], to.sides[0]
+	t.reserve(0, 2)
+	f.reserve(4, 0)
+	f.assign(0, 1, to.addr)
+	f.assign(1, 2, left.addr)
+	f.assign(3, 1, to.addr)
+	for _, st := range k.has(setUpSteps) {
+		f.run(st, 0, 4)
+	}
+	f.run(transport.StepConnect, 0, 4)
+	f.established(0, 1)
+	f.established(3, 1)
+	f.wantFailed(1, connecting[:1], transport.CauseRefused)
+	f.wantFailed(2, connecting[:1], transport.CauseRefused)
+	f.run(transport.StepProbe, 0, 4)
+	f.run(transport.StepDisconnect, 0, 4)
+	f.destroy(0, 4)
+}
+
+func unreachable(k *kit) {
+	if k.h.Unreachable == nil {
+		k.t.Skip("skipped: the harness knows no address that fails quickly (Harness.Unreachable)")
+	}
+	f := k.open("from", 1).sides[0]
+	f.reserve(2, 0)
+	f.assign(0, 2, k.h.Unreachable)
+	for _, st := range k.has(append(slices.Clone(setUpSteps), transport.StepConnect)) {
+		f.run(st, 0, 2)
+	}
+	for c := range 2 {
+		f.wantFailed(c, resolving, transport.CauseUnreachable, transport.CauseTimeout)
+	}
+	f.destroy(0, 2)
+}
+
+func malformed(k *kit) {
+	f := k.open("from", 1).sides[0]
+	f.reserve(1, 0)
+	h := hello("from", 0, 0)
+	k.typed("Assign of a malformed address", f.w.Assign(0, k.h.Malformed, &h))
+	k.typed("Assign of an empty address", f.w.Assign(0, nil, &h))
+	k.typed("Assign of an address of 257 bytes", f.w.Assign(0, make(transport.Address, 257), &h))
+}
+
+func notAccepting(k *kit) {
+	const n = 5
+	from, to := k.open("from", 1), k.open("to", 1)
+	f, t := from.sides[0], to.sides[0]
+	t.reserve(0, n)
+	t.w.Accepting(false)
+	f.reserve(n, 0)
+	f.prepare(0, n, to.addr)
+	f.begin(transport.StepConnect, 0, n, nil)
+	k.quiet(20 * time.Millisecond)
+	if got := to.requests(); got != 0 {
+		k.broken("%d requests were taken while Accepting was off", got)
+	}
+	if got := f.done[transport.StepFullConnect]; got != 0 {
+		k.broken("%d connections were established while Accepting was off", got)
+	}
+	t.w.Accepting(true)
+	f.await(transport.StepConnect, 0, n)
+	f.established(0, n)
+}
