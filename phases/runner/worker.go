@@ -89,6 +89,8 @@ type worker struct {
 	// of the running slot
 	slot     phases.Slot
 	waiting  transport.Step // the event that ends a connection's work
+	next     int            // own connections below it have been begun, or will not be …
+	end      int            // … and these are all
 	inflight int
 	finished int   // own connections that are through, either way
 	failed   int64 // either side
@@ -263,34 +265,17 @@ func (w *worker) run(from, end, most int) (first, n int) {
 	return from, n
 }
 
-// usable counts the connections that a step will be started on.
-func (w *worker) usable(from, end int) int {
-	if w.slot.Phase == phases.Create {
-		return end - from
-	}
-	n := 0
-	for _, s := range w.state[from:end] {
-		if s == connLive {
-			n++
-		}
-	}
-	return n
-}
-
 // each starts step s on every usable connection of [from, end) as fast as the
 // provider takes them and waits until all are through.
 func (w *worker) each(s transport.Step, from, end int) {
-	w.enter(s)
-	total := w.usable(from, end)
-	w.planned.Store(int64(total))
+	total := w.enter(s, from, end)
 	deadline := w.deadline(s)
-	next := from
 	for w.finished < total && !w.stop.Load() {
-		if next < end {
+		if w.next < end {
 			var n int
-			next, n = w.run(next, end, chunk)
+			w.next, n = w.run(w.next, end, chunk)
 			if n > 0 {
-				next += w.start(s, next, n, nil)
+				w.start(s, n, nil)
 			}
 			w.take(0)
 			continue
@@ -300,14 +285,22 @@ func (w *worker) each(s transport.Step, from, end int) {
 		}
 		w.take(deadline)
 	}
-	w.giveUp(from, next, s)
+	w.giveUp(from, s)
 }
 
-// enter begins the bookkeeping of step s.
-func (w *worker) enter(s transport.Step) {
+// enter begins the bookkeeping of step s on [from, end) and says on how many of these it will be started.
+func (w *worker) enter(s transport.Step, from, end int) (total int) {
 	w.waiting, w.finished, w.inflight = s, 0, 0
+	w.next, w.end = from, end
 	clear(w.passed)
 	w.seen = w.now()
+	for _, st := range w.state[from:end] {
+		if st == connLive || w.slot.Phase == phases.Create {
+			total++
+		}
+	}
+	w.planned.Store(int64(total))
+	return total
 }
 
 // deadline of a step that a silent peer must not hold up for the whole phase.
@@ -320,15 +313,17 @@ func (w *worker) deadline(s transport.Step) int64 {
 	return w.began + int64(limit)
 }
 
-// start begins s on n connections and returns how many are begun or failed at once.
-func (w *worker) start(s transport.Step, first, n int, due []int64) int {
-	k, err := w.tw.Start(s, transport.Conn(first), n, due)
+// start begins s on the next n connections, as many as the provider takes; one that it refuses has failed at once.
+func (w *worker) start(s transport.Step, n int, due []int64) (begun int) {
+	k, err := w.tw.Start(s, transport.Conn(w.next), n, due)
 	w.inflight += k
 	w.started += int64(k)
+	w.next += k
 	if err != nil && !errors.Is(err, transport.ErrAgain) {
-		w.fail(first+k, s, causeOf(err), err)
 		w.inflight++
-		w.through(first + k)
+		w.fail(w.next, s, causeOf(err), err)
+		w.through(w.next)
+		w.next++
 		k++
 	}
 	return k
@@ -337,47 +332,41 @@ func (w *worker) start(s transport.Step, first, n int, due []int64) int {
 // connect dials this worker's connections of a stage in the asked shape while it serves requests.
 func (w *worker) connect(at int64) {
 	from, end := w.stageRange(w.slot.Stage)
-	w.enter(transport.StepConnect)
-	total := w.usable(from, end)
-	w.planned.Store(int64(total))
+	total := w.enter(transport.StepConnect, from, end)
 	pacer := phases.NewPacer(w.rk.p.spec.Shape, w.rk.pacing(w), at)
 	deadline := w.deadline(transport.StepConnect)
-	next := from
 	for w.finished < total && !w.stop.Load() {
 		now := w.now()
 		if now >= deadline {
 			break
 		}
 		n, wake := pacer.Next(now, w.inflight)
-		if n > 0 && next < end {
-			var k int
-			next, k = w.run(next, end, min(n, chunk))
+		if n > 0 && w.next < end {
+			w.next, n = w.run(w.next, end, min(n, chunk))
 			var due []int64
 			if pacer.Paced() {
-				due = w.due[:k]
+				due = w.due[:n]
 				for i := range due {
-					due[i] = pacer.Due(int64(next - from + i))
+					due[i] = pacer.Due(int64(w.next - from + i))
 				}
 			}
-			k = w.start(transport.StepConnect, next, k, due)
-			next += k
-			pacer.Began(k)
+			pacer.Began(w.start(transport.StepConnect, n, due))
 			w.take(0)
 			continue
 		}
-		if next == end {
+		if w.next == end {
 			wake = phases.Never
 		}
 		w.take(min(deadline, wake))
 	}
-	w.giveUp(from, next, transport.StepConnect)
+	w.giveUp(from, transport.StepConnect)
 }
 
 // destroy ends both kinds of connections, whatever became of them.
 func (w *worker) destroy(s transport.Step) {
 	end := w.out + w.nIn
 	last := s == transport.StepDestroyID
-	w.enter(s)
+	w.enter(s, 0, 0)
 	total := 0
 	for _, st := range w.state[:end] {
 		if st == connLive || st == connFailed {
@@ -385,29 +374,22 @@ func (w *worker) destroy(s transport.Step) {
 		}
 	}
 	w.planned.Store(int64(total))
-	for next := 0; (next < end || w.finished < total) && !w.stop.Load(); {
-		for next < end && w.state[next] != connLive && w.state[next] != connFailed {
-			next++
+	for (w.next < end || w.finished < total) && !w.stop.Load() {
+		for w.next < end && w.state[w.next] != connLive && w.state[w.next] != connFailed {
+			w.next++
 		}
 		n := 0
-		for next+n < end && n < chunk && (w.state[next+n] == connLive || w.state[next+n] == connFailed) {
+		for w.next+n < end && n < chunk && (w.state[w.next+n] == connLive || w.state[w.next+n] == connFailed) {
 			n++
 		}
 		if n > 0 {
-			k, err := w.tw.Start(s, transport.Conn(next), n, nil)
-			w.inflight += k
-			if err != nil && !errors.Is(err, transport.ErrAgain) {
-				w.fail(next+k, s, causeOf(err), err)
-				w.inflight++
-				w.through(next + k)
-				k++
-			}
+			first := w.next
+			w.start(s, n, nil)
 			if last {
-				for i := range k {
-					w.state[next+i] = connGone
+				for c := first; c < w.next; c++ {
+					w.state[c] = connGone
 				}
 			}
-			next += k
 			w.take(0)
 			continue
 		}
@@ -486,6 +468,10 @@ func (w *worker) handle(ev *transport.Event) {
 	case transport.EventPeerClosed:
 		if w.state[c] == connLive && c < w.out {
 			w.fail(c, w.waiting, transport.CauseClosed, nil)
+			if c >= w.next && c < w.end && !w.passed[c] {
+				w.inflight++ // it was counted on, and will not be begun any more
+				w.through(c)
+			}
 		}
 	}
 }
@@ -570,7 +556,7 @@ func (w *worker) edge(c int) collect.EdgeConn {
 }
 
 // giveUp fails what is still under way when the work of a step ended early.
-func (w *worker) giveUp(from, end int, s transport.Step) {
+func (w *worker) giveUp(from int, s transport.Step) {
 	if w.inflight <= 0 {
 		return
 	}
@@ -578,7 +564,7 @@ func (w *worker) giveUp(from, end int, s transport.Step) {
 	if w.stop.Load() && w.now() < w.deadline(s) {
 		cause = transport.CauseAborted
 	}
-	for c := from; c < end; c++ {
+	for c := from; c < w.next; c++ {
 		if w.state[c] != connLive || w.passed[c] {
 			continue
 		}
