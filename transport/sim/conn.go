@@ -269,6 +269,7 @@ func (w *Worker) take(now int64) bool {
 			continue // given up while it waited
 		}
 		src.takenBy, src.takenAt = w, now
+		w.mute++
 		w.half.push(r)
 		if src.helloIn {
 			w.announce(r, src, now)
@@ -316,6 +317,7 @@ func (w *Worker) announce(r ref, src *conn, now int64) {
 		e.pairs++
 	}
 	src.takenBy = nil
+	w.mute--
 	w.shedHalf()
 	src.peer = w.me(i)
 	w.done.push(item{begin: src.takenAt, end: now, conn: i, step: transport.StepAccept, kind: transport.EventRequest})

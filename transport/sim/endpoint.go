@@ -133,6 +133,7 @@ func (e *Endpoint) teardown(why error) {
 			r := w.half.pop()
 			if src := r.get(); src != nil && src.takenBy == w {
 				src.takenBy = nil
+				w.mute--
 				e.turnAway(r, now)
 			}
 		}

@@ -22,7 +22,8 @@ type Worker struct {
 	conns     []conn
 	out, in   int
 	taken     int       // accepted connections of this round so far
-	half      ring[ref] // requests taken whose hello is awaited; some in it may be settled
+	mute      int       // requests taken whose hello is awaited
+	half      ring[ref] // the same; some in it are settled
 	live      int       // connections not destroyed
 	flight    int       // asynchronous steps under way
 	gen       uint32
@@ -78,8 +79,7 @@ func (w *Worker) Reserve(out, in int) error {
 
 // room is how many more requests fit the table.
 func (w *Worker) room() int {
-	w.shedHalf()
-	return w.in - w.taken - w.half.len()
+	return w.in - w.taken - w.mute
 }
 
 // Assign names the target and the hello of connection c.
@@ -304,6 +304,9 @@ func (w *Worker) release(i transport.Conn, c *conn, now int64) {
 	}
 	if c.pair {
 		w.ep.pairs--
+	}
+	if c.takenBy != nil {
+		c.takenBy.mute--
 	}
 	w.settle(c)
 	w.ep.conns--
