@@ -80,7 +80,7 @@ func TestRailOverFourHosts(t *testing.T) {
 func TestCustomTopology(t *testing.T) {
 	file := t.TempDir() + "/edges.txt"
 	write(t, file, "0: 1, 2*3\n2: 0-1\n")
-	whole(t, 4, 5, "run", "--spawn", "3", "--topology", "custom", "--topology-file", file, "-c", "5")
+	whole(t, 4, 5, "run", "--spawn", "3", "--topology", "custom", "--custom", file, "-c", "5")
 }
 
 func TestStagesOfShift(t *testing.T) {
