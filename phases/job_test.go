@@ -108,7 +108,11 @@ func TestJobs(t *testing.T) {
 	if *jobSeed != 0 {
 		seeds = append(seeds, *jobSeed)
 	} else {
-		for seed := range uint64(1000) {
+		jobs := uint64(1000)
+		if testing.Short() {
+			jobs = 200
+		}
+		for seed := range jobs {
 			seeds = append(seeds, seed+1)
 		}
 	}
