@@ -132,17 +132,6 @@ func (d *Document) Warn(text string) {
 	}
 }
 
-// AddPhase adds a phase that is no slot of the schedule (gather, seal): it
-// began at beganNS on the root's clock and took wallNS.
-func (d *Document) AddPhase(phase string, beganNS, wallNS int64) {
-	b := d.build
-	began := beganNS - b.startNS
-	b.phases = append(b.phases, &phaseBuild{
-		seq: -1,
-		doc: PhaseDoc{Phase: phase, Slots: 1, BeganNS: &began, WallNS: &wallNS},
-	})
-}
-
 // AddSlot merges the summary of one slot of the schedule. Slots of one phase
 // (rounds, stages) are merged. Call it once per slot, in the order of the
 // schedule. A summary that contradicts what is there is an error and leaves its
@@ -156,7 +145,7 @@ func (d *Document) AddSlot(s *Summary) error {
 	if err != nil {
 		return fmt.Errorf("add slot %d (%s): %w", s.Seq, s.Phase, err)
 	}
-	i := slices.IndexFunc(b.phases, func(p *phaseBuild) bool { return p.doc.Phase == s.Phase && p.seq >= 0 })
+	i := slices.IndexFunc(b.phases, func(p *phaseBuild) bool { return p.doc.Phase == s.Phase })
 	var p *phaseBuild
 	if i < 0 {
 		round, stage := s.Round, s.Stage
@@ -217,32 +206,43 @@ func (p *phaseBuild) add(s *Summary, startNS int64) {
 		}
 	}
 	for _, r := range s.Ranks {
-		one := RankPhaseDoc{Rank: r.Rank, BusyNS: r.EndedNS - r.BeganNS, GapNS: r.GapNS}
-		if s.Barrier.AtNS != 0 {
+		one := RankPhaseDoc{Rank: r.Rank, GapNS: r.GapNS}
+		if r.ended() {
+			busy := r.EndedNS - r.BeganNS
+			one.BusyNS = &busy
+		}
+		if s.Barrier.AtNS != 0 && r.BeganNS != 0 {
 			late := r.BeganNS - s.Barrier.AtNS
 			one.LateNS = &late
 		}
 		if old, ok := p.ranks[r.Rank]; ok {
-			one.BusyNS, one.GapNS = max(one.BusyNS, old.BusyNS), max(one.GapNS, old.GapNS)
-			one.LateNS = maxOf(one.LateNS, old.LateNS)
+			one.LateNS, one.BusyNS = maxOf(one.LateNS, old.LateNS), maxOf(one.BusyNS, old.BusyNS)
+			one.GapNS = max(one.GapNS, old.GapNS)
 		}
 		p.ranks[r.Rank] = one
 	}
 }
 
-// span is when the first rank began and how long until the last one ended.
+// ended says that the rank began the slot and came to its end.
+func (r RankPhase) ended() bool { return r.BeganNS != 0 && r.EndedNS >= r.BeganNS }
+
+// span is when the first rank began and how long until the last one ended; ok
+// is false if no rank did both.
 func (s *Summary) span() (beganNS, wallNS int64, ok bool) {
-	for i, r := range s.Ranks {
-		if i == 0 || r.BeganNS < beganNS {
+	var ended int64
+	for _, r := range s.Ranks {
+		if !r.ended() {
+			continue
+		}
+		if !ok || r.BeganNS < beganNS {
 			beganNS = r.BeganNS
 		}
-	}
-	for i, r := range s.Ranks {
-		if i == 0 || r.EndedNS-beganNS > wallNS {
-			wallNS = r.EndedNS - beganNS
+		if !ok || r.EndedNS > ended {
+			ended = r.EndedNS
 		}
+		ok = true
 	}
-	return beganNS, wallNS, len(s.Ranks) > 0
+	return beganNS, ended - beganNS, ok
 }
 
 func (d *Document) addRound(s *Summary) {
@@ -367,12 +367,17 @@ func (b *builder) addResources(list []ProcResources) {
 	}
 }
 
-// Finish completes the document: figures, resources, causes, exit. What the
+// Finish completes the document: figures, resources, causes, exit; set Gossip
+// and Progress before. What the
 // document itself shows wins over a clean code: failed or dead connections and
 // leaks make it 1 (see Verdict), so use d.Exit.Code afterwards. Finish may be
 // called once; later calls change the exit only.
 func (d *Document) Finish(e Exit) {
 	if b := d.build; b != nil {
+		// These two are no slots of the schedule, but take time all the same.
+		if g := d.Gossip; g != nil {
+			d.Phases = append(d.Phases, outside("gather", g.GatherNS), outside("seal", g.SealNS))
+		}
 		slices.SortStableFunc(b.phases, func(x, y *phaseBuild) int { return cmp.Compare(x.seq, y.seq) })
 		for _, p := range b.phases {
 			d.Phases = append(d.Phases, p.finish(b.startNS))
@@ -393,13 +398,17 @@ func (d *Document) Finish(e Exit) {
 		d.build = nil
 		d.Causes = append(d.Causes, Diagnose(d)...)
 	}
-	if e.Code == 0 {
+	if e.Code == 0 || e.Code == 1 && e.Cause == nil {
 		if code, text := d.Verdict(); code != 0 {
 			kind := kindNames[rank.KindFailed]
 			e.Code, e.Cause, e.Text = code, &kind, text
 		}
 	}
 	d.Exit = &e
+}
+
+func outside(phase string, wallNS int64) PhaseDoc {
+	return PhaseDoc{Phase: phase, Slots: 1, WallNS: &wallNS, Steps: []StepDoc{}, Ranks: []RankPhaseDoc{}}
 }
 
 func (d *Document) finishRanks() {
@@ -443,8 +452,8 @@ func held(m map[rank.Proc]ProcResources, p rank.Proc) *Held {
 		}
 		return &v
 	}
-	return &Held{FDs: r.FDs, ProcFDs: known(r.ProcFDs), Conns: r.Conns, Listeners: r.Listeners, Goroutines: r.Goroutines,
-		RSSBytes: r.RSSBytes, ListenDrops: known(r.ListenDrops), SYNRetries: known(r.SYNRetries)}
+	return &Held{FDs: r.FDs, ProcFDs: known(r.ProcFDs), Conns: r.Conns, Listeners: r.Listeners, Goroutines: known(r.Goroutines),
+		RSSBytes: known(r.RSSBytes), ListenDrops: known(r.ListenDrops), SYNRetries: known(r.SYNRetries)}
 }
 
 func (p *phaseBuild) finish(startNS int64) PhaseDoc {

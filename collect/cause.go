@@ -40,11 +40,12 @@ func Diagnose(d *Document) []Cause {
 	for _, p := range d.Phases {
 		out = append(out, stragglers(d, p, hosts)...)
 	}
-	out = append(out, failedConnections(d, hosts)...)
-	if n := d.Connections.Dead; n > 0 {
+	failed := failedConnections(d, hosts)
+	out = append(out, failed...)
+	told := slices.ContainsFunc(failed, func(c Cause) bool { return c.Kind == "dead" })
+	if n := d.Connections.Dead; n > 0 && !told {
 		out = append(out, Cause{Kind: "dead", Phase: "probe", Count: &n,
-			Evidence: fmt.Sprintf("probe: %s of %s established connections carried no round trip", formatCount(n), formatCount(d.Connections.Established)),
-			Fix:      "look for a middlebox or firewall that accepts for the target, or a target that stopped"})
+			Evidence: deadEvidence(d), Fix: deadFix})
 	}
 	out = append(out, drops(d)...)
 	return append(out, leakCauses(d)...)
@@ -175,6 +176,13 @@ var fixes = map[string]string{
 	"bad hello":   "something else listens on that address, or processes of two jobs met",
 }
 
+const deadFix = "look for a middlebox or firewall that accepts for the target, or a target that stopped"
+
+func deadEvidence(d *Document) string {
+	return fmt.Sprintf("probe: %s of %s established connections carried no round trip",
+		formatCount(d.Connections.Dead), formatCount(d.Connections.Established))
+}
+
 func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 	var out []Cause
 	for _, p := range d.Phases {
@@ -202,6 +210,11 @@ func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 		}
 		c := Cause{Kind: "failed", Phase: p.Phase, Count: &n, Fix: fixes[causes[0]],
 			Evidence: fmt.Sprintf("%s: %s failures (%s)", p.Phase, formatCount(n), strings.Join(parts, ", "))}
+		if p.Phase == "probe" && d.Connections.Dead > 0 {
+			dead := d.Connections.Dead
+			c.Kind, c.Count, c.Fix = "dead", &dead, deadFix
+			c.Evidence = fmt.Sprintf("%s (%s)", deadEvidence(d), strings.Join(parts, ", "))
+		}
 		c.blame(d, p, byRank, n, hosts)
 		out = append(out, c)
 	}

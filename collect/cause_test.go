@@ -130,3 +130,14 @@ func TestFailuresAreBlamedOnTheRankOtherwise(t *testing.T) {
 		t.Errorf("causes %+v", got)
 	}
 }
+
+// Probe failures and dead connections are the same connections.
+func TestDeadConnectionsAreToldOnce(t *testing.T) {
+	d := &Document{RanksPerProc: 1, Ranks: []RankDoc{{Rank: 0, Host: "a"}}, Connections: Conns{Established: 9, Dead: 2},
+		Phases: []PhaseDoc{{Phase: "probe", Steps: []StepDoc{{Step: "first round trip", Failures: map[string]int64{"timeout": 2},
+			PerRank: []PerRankDoc{{Rank: 0, Failed: 2}}}}}}}
+	got := Diagnose(d)
+	if len(got) != 1 || got[0].Kind != "dead" || got[0].Evidence != "probe: 2 of 9 established connections carried no round trip (timeout 2), 2 at rank 0 (a)" {
+		t.Errorf("causes %+v", got)
+	}
+}

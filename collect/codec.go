@@ -19,9 +19,17 @@ const MaxSummaryBytes = 64 << 20
 // maxNesting is deeper than any summary goes.
 const maxNesting = 12
 
-// EncodeSummary makes the msgpack form of a normalized or merged summary. Equal
-// summaries give equal bytes.
+// EncodeSummary makes the msgpack form of a summary, normalized. Equal summaries
+// give equal bytes. An entry that stands twice is an error.
 func EncodeSummary(s *Summary) ([]byte, error) {
+	normal := *s
+	if err := normal.Normalize(); err != nil {
+		return nil, fmt.Errorf("encode summary: %w", err)
+	}
+	return marshalSummary(&normal)
+}
+
+func marshalSummary(s *Summary) ([]byte, error) {
 	var b bytes.Buffer
 	enc := msgpack.NewEncoder(&b)
 	enc.UseCompactInts(true)

@@ -36,7 +36,7 @@ func TestDecodeSummaryRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := valid()
 			c.edit(s)
-			b, err := EncodeSummary(s)
+			b, err := marshalSummary(s) // as a foreign or damaged process would
 			if err != nil {
 				t.Fatal(err)
 			}

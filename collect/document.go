@@ -122,7 +122,7 @@ type PhaseDoc struct {
 type RankPhaseDoc struct {
 	Rank   rank.Rank `json:"rank"`
 	LateNS *int64    `json:"late_ns"` // began - T; null if there was no T
-	BusyNS int64     `json:"busy_ns"` // ended - began
+	BusyNS *int64    `json:"busy_ns"` // ended - began; null if it never began or ended
 	GapNS  int64     `json:"gap_ns"`  // longest stand-still with work at hand
 }
 
@@ -232,8 +232,8 @@ type Held struct {
 	ProcFDs     *int64 `json:"process_fds"`
 	Conns       int64  `json:"connections"`
 	Listeners   int64  `json:"listeners"`
-	Goroutines  int64  `json:"goroutines"`
-	RSSBytes    int64  `json:"rss_bytes"`
+	Goroutines  *int64 `json:"goroutines"`
+	RSSBytes    *int64 `json:"rss_bytes"`
 	ListenDrops *int64 `json:"listen_drops"`
 	SYNRetries  *int64 `json:"syn_retries"`
 }

@@ -302,3 +302,25 @@ func TestLeaksBeforeFinish(t *testing.T) {
 		t.Errorf("what is not known is not null: %+v", r)
 	}
 }
+
+// A rank that had nothing to begin, or was broken off, is neither early nor
+// instantaneous, and does not stretch the phase to the epoch.
+func TestRanksThatDidNotBegin(t *testing.T) {
+	d := NewDocument(Meta{Procs: 1, RanksPerProc: 4, StartNS: 1000})
+	s := &Summary{Phase: "connect", Barrier: Barrier{AtNS: 2000}, Ranks: []RankPhase{
+		{Rank: 0, BeganNS: 2010, EndedNS: 2500}, {Rank: 1}, {Rank: 2, BeganNS: 2020}, {Rank: 3, BeganNS: 2005, EndedNS: 2400}}}
+	if err := d.AddSlot(s); err != nil {
+		t.Fatal(err)
+	}
+	d.Finish(Exit{})
+	p := d.Phases[0]
+	if *p.BeganNS != 1005 || *p.WallNS != 495 {
+		t.Errorf("phase began %d, took %d; want 1005 and 495", *p.BeganNS, *p.WallNS)
+	}
+	if r := p.Ranks[1]; r.LateNS != nil || r.BusyNS != nil {
+		t.Errorf("a rank that never began: %+v", r)
+	}
+	if r := p.Ranks[2]; *r.LateNS != 20 || r.BusyNS != nil {
+		t.Errorf("a rank that was broken off: %+v", r)
+	}
+}

@@ -86,18 +86,22 @@ func (s *Summary) mergeLists(a, b *Summary) error {
 }
 
 // Normalize brings a summary that one process built into the form that Merge
-// keeps: lists sorted, edges and errors capped. A process calls it once before
-// it encodes. A doubled entry is an error.
+// keeps: lists sorted, edges and errors capped. EncodeSummary does it. An entry
+// that stands twice is an error; s is then unchanged.
 func (s *Summary) Normalize() error {
 	one := *s
-	*s = Summary{}
 	one.Steps = slices.Clone(one.Steps)
 	slices.SortFunc(one.Steps, StepSum.compare)
 	one.Ranks = slices.SortedFunc(slices.Values(one.Ranks), func(x, y RankPhase) int { return cmp.Compare(x.Rank, y.Rank) })
 	one.Edges = slices.SortedFunc(slices.Values(one.Edges), EdgeSum.compare)
 	one.Resources = slices.SortedFunc(slices.Values(one.Resources), ProcResources.compare)
 	one.Clocks = slices.SortedFunc(slices.Values(one.Clocks), func(x, y ProcClock) int { return cmp.Compare(x.Proc, y.Proc) })
-	return Merge(s, &one)
+	normal := Summary{}
+	if err := Merge(&normal, &one); err != nil {
+		return err
+	}
+	*s = normal
+	return nil
 }
 
 func mergeCovers(a, b []uint64) ([]uint64, error) {
@@ -248,6 +252,8 @@ func mergeBarrier(a, b Barrier) Barrier {
 	out := a
 	inA, inB := a.FirstInNS != 0 || a.LastInNS != 0, b.FirstInNS != 0 || b.LastInNS != 0
 	switch {
+	case !inA && !inB:
+		out.LastInProc = 0 // nobody was last: a left-over number would depend on the order
 	case !inA:
 		out.FirstInNS, out.LastInNS, out.LastInProc = b.FirstInNS, b.LastInNS, b.LastInProc
 	case inB:

@@ -254,8 +254,6 @@ func (st story) document(t testing.TB) *Document {
 	}
 	d := NewDocument(meta)
 	d.Gossip = &Gossip{Controller: "n0:7471", Members: int64(st.procs), GatherNS: 180_000_000, SealNS: 9_400_000}
-	d.AddPhase("gather", storyStart-190_000_000, 180_000_000)
-	d.AddPhase("seal", storyStart-10_000_000, 9_400_000)
 	for _, slot := range st.summaries(t) {
 		merged := &Summary{}
 		for _, s := range slot {

@@ -60,7 +60,8 @@ type Bucket struct {
 	Count int64 `msgpack:"n"`
 }
 
-// RankPhase is how one rank went through one slot.
+// RankPhase is how one rank went through one slot. BeganNS 0 means that it had
+// nothing to begin, EndedNS 0 that it was broken off.
 type RankPhase struct {
 	Rank    rank.Rank `msgpack:"r"`
 	BeganNS int64     `msgpack:"b"` // when the rank's workers began, ns on the root's clock (the latest of them)
@@ -112,8 +113,8 @@ type ProcResources struct {
 	ProcFDs     int64     `msgpack:"pf" json:"process_fds"` // entries of /proc/self/fd less the control plane's; -1 unknown
 	Conns       int64     `msgpack:"c" json:"connections"`
 	Listeners   int64     `msgpack:"l" json:"listeners"`
-	Goroutines  int64     `msgpack:"g" json:"goroutines"`
-	RSSBytes    int64     `msgpack:"r" json:"rss_bytes"`     // shown, not judged
+	Goroutines  int64     `msgpack:"g" json:"goroutines"`    // -1 unknown
+	RSSBytes    int64     `msgpack:"r" json:"rss_bytes"`     // shown, not judged; -1 unknown
 	ListenDrops int64     `msgpack:"ld" json:"listen_drops"` // -1 not known
 	SYNRetries  int64     `msgpack:"sr" json:"syn_retries"`  // -1 not known
 }

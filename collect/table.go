@@ -269,7 +269,10 @@ func (t *tableText) resources(d *Document) {
 			}
 		}
 		if r.Peak != nil {
-			fds, rss, peaks = max(fds, r.Peak.FDs), max(rss, r.Peak.RSSBytes), true
+			fds, peaks = max(fds, r.Peak.FDs), true
+			if r.Peak.RSSBytes != nil {
+				rss = max(rss, *r.Peak.RSSBytes)
+			}
 		}
 	}
 	var items []string
@@ -283,7 +286,11 @@ func (t *tableText) resources(d *Document) {
 		items = append(items, "back to the baseline: "+plural(judged, "process", "processes"))
 	}
 	if peaks {
-		items = append(items, fmt.Sprintf("peak per process %s, %s", plural(fds, "fd", "fds"), formatBytes(rss)))
+		text := "peak per process " + plural(fds, "fd", "fds")
+		if rss > 0 {
+			text += ", " + formatBytes(rss)
+		}
+		items = append(items, text)
 	}
 	if dropsKnown {
 		items = append(items, "listen drops "+formatCount(drops))

@@ -73,7 +73,8 @@ func (d *Document) Verdict() (code int, text string) {
 
 // Leaks lists what processes did not bring back to the baseline: any judged
 // figure of the provider whose value after teardown differs from the one before
-// set-up, and process fds and goroutines that grew, by process. A process that lacks one of the two moments is not judged.
+// set-up, and process fds and goroutines that grew, by process. A process that
+// lacks one of the two moments is not judged.
 func (d *Document) Leaks() []Leak {
 	var out []Leak
 	list := d.Resources
@@ -94,12 +95,15 @@ func (d *Document) Leaks() []Leak {
 			}
 		}
 		judge("fds", r.Before.FDs, r.After.FDs)
-		if r.Before.ProcFDs != nil && r.After.ProcFDs != nil {
-			judge("process fds", *r.Before.ProcFDs, max(*r.Before.ProcFDs, *r.After.ProcFDs))
+		grown := func(what string, before, after *int64) {
+			if before != nil && after != nil && *after > *before {
+				judge(what, *before, *after)
+			}
 		}
+		grown("process fds", r.Before.ProcFDs, r.After.ProcFDs)
 		judge("connections", r.Before.Conns, r.After.Conns)
 		judge("listeners", r.Before.Listeners, r.After.Listeners)
-		judge("goroutines", r.Before.Goroutines, max(r.Before.Goroutines, r.After.Goroutines))
+		grown("goroutines", r.Before.Goroutines, r.After.Goroutines)
 	}
 	return slices.Clip(out)
 }

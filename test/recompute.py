@@ -295,7 +295,9 @@ def resource_items(doc):
         items.append("back to the baseline: " + plural(len(judged), "process", "processes"))
     peaks = [r["peak"] for r in doc["resources"] if r["peak"]]
     if peaks:
-        items.append(f"peak per process {plural(max(p['fds'] for p in peaks), 'fd', 'fds')}, {size(max(p['rss_bytes'] for p in peaks))}")
+        text = f"peak per process {plural(max(p['fds'] for p in peaks), 'fd', 'fds')}"
+        rss = max(p["rss_bytes"] or 0 for p in peaks)
+        items.append(f"{text}, {size(rss)}" if rss else text)
     for key, name in (("listen_drops", "listen drops"), ("syn_retries", "SYN retries")):
         known = [r["after"][key] - r["before"][key] for r in judged if None not in (r["after"][key], r["before"][key])]
         if known:
