@@ -160,7 +160,7 @@ func (e *endpoint) Close() error {
 
 // watch puts the listener into the worker's set. Level-triggered: what a
 // limited batch left is reported again. With several workers exclusive, so
-// that a request wakes one of them and not all.
+// that a request wakes one of them and not all, and they share evenly.
 func (w *worker) watch(fd int) error {
 	bits := uint32(epoll.In)
 	if w.of > 1 {
