@@ -11,11 +11,15 @@ type clock struct {
 	offset int64
 }
 
-// NewClock makes a clock over Go's time, which a bubble fakes. It reads offset
-// when made, so that hosts whose clocks disagree can be rehearsed. In a bubble
+// origin keeps stamps away from 0, by which the contract marks a step that had
+// nothing to do.
+const origin = int64(time.Minute)
+
+// NewClock makes a clock over Go's time, which a bubble fakes. It reads one
+// minute plus offset when made, so that hosts whose clocks disagree can be rehearsed. In a bubble
 // it must be made inside.
 func NewClock(offset time.Duration) transport.Clock {
-	return clock{base: time.Now(), offset: int64(offset)}
+	return clock{base: time.Now(), offset: origin + int64(offset)}
 }
 
 func (c clock) Now() int64 { return int64(time.Since(c.base)) + c.offset }

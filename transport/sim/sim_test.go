@@ -22,13 +22,18 @@ type rank struct {
 
 func open(t testing.TB, f *sim.Fabric, name string) *rank {
 	t.Helper()
+	return openBacklog(t, f, name, 0)
+}
+
+func openBacklog(t testing.TB, f *sim.Fabric, name string, backlog int) *rank {
+	t.Helper()
 	clk := sim.NewClock(0)
 	ep, err := sim.New(f).Open(transport.Config{Clock: clk, Name: name, Advertise: "host-" + name, Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &rank{t: t, ep: ep, w: ep.Worker(0), clk: clk, ev: make([]transport.Event, 64)}
-	if r.adr, _, _, err = ep.Listen(0); err != nil {
+	if r.adr, _, _, err = ep.Listen(backlog); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -35,7 +35,7 @@ type Worker struct {
 }
 
 func newWorker(e *Endpoint, i int) *Worker {
-	return &Worker{ep: e, index: i, wake: make(chan struct{}, 1), accepting: true}
+	return &Worker{ep: e, index: i, wake: make(chan struct{}, 1), accepting: true, busy: math.MinInt64}
 }
 
 func (w *Worker) nudge() {
