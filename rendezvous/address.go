@@ -38,7 +38,11 @@ func parseController(text string, port int) (controllerAddress, error) {
 		port = DefaultPort
 	}
 	a := controllerAddress{host: text}
-	if ip, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+	bare := text
+	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+		bare = text[1 : len(text)-1]
+	}
+	if ip, err := netip.ParseAddr(bare); err == nil {
 		a.host = ip.Unmap().String()
 	} else if strings.Contains(text, ":") {
 		host, portText, err := net.SplitHostPort(text)

@@ -261,17 +261,28 @@ func (s gossipState) MergeRemoteState(body []byte, _ bool) {
 
 // decodeEntries decodes what a member sent; one bad record spoils them all.
 func decodeEntries(body []byte) ([]entry, error) {
-	var entries []entry
 	if len(body) == 0 {
 		return nil, nil
 	}
-	if err := decode(body, &entries); err != nil {
+	if err := wellFormed(body); err != nil {
 		return nil, err
 	}
-	for i := range entries {
-		if err := checkRecord(&entries[i].Record); err != nil {
+	// One by one: a short body must not make room for many records.
+	d := msgpack.NewDecoder(bytes.NewReader(body))
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return nil, err
+	}
+	var entries []entry
+	for range n {
+		var e entry
+		if err := d.Decode(&e); err != nil {
 			return nil, err
 		}
+		if err := checkRecord(&e.Record); err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
 	}
 	return entries, nil
 }

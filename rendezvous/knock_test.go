@@ -1,0 +1,254 @@
+package rendezvous
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"rankstorm/rank"
+)
+
+func knockOf(i, procs int) *knock {
+	return &knock{
+		Proto: knockVersion, Job: jobHash("job"), JobKey: "job", Procs: procs, K: 1,
+		Settings: []rank.KV{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}},
+		Record: rank.Record{
+			Nonce: [16]byte{byte(i + 1)}, Host: fmt.Sprintf("n%d", i/4), PID: 100 + i, LauncherProc: -1, LocalIndex: -1,
+			Control: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:4000")}, BuildID: "b1",
+		},
+	}
+}
+
+func TestGathering(t *testing.T) {
+	g := newGathering(*knockOf(0, 3), "run-1")
+	admit := func(k *knock) string {
+		m, ok := g.admit(k)
+		if ok {
+			return ""
+		}
+		return m.notice(&k.Record)
+	}
+	wait := func(want string) {
+		t.Helper()
+		if got := g.missing(6600 * time.Millisecond); got != want {
+			t.Errorf("missing says %q, want %q", got, want)
+		}
+	}
+	for i := range 2 {
+		if said := admit(knockOf(i, 3)); said != "" {
+			t.Fatalf("process %d: %s", i, said)
+		}
+		g.gossiped(knockOf(i, 3).Record.Nonce)
+	}
+	wait("waiting for 1 of 3 processes for 7 s: have n0×2")
+	if said := admit(knockOf(1, 3)); said != "" {
+		t.Errorf("knocking again: %s", said)
+	}
+	if g.complete() {
+		t.Error("complete with 2 of 3")
+	}
+	admit(knockOf(4, 3))
+	if g.complete() {
+		t.Error("complete without the gossip of the third")
+	}
+	wait("waiting for gossip from 1 of 3 processes for 7 s: n1 pid 104")
+	if said := admit(knockOf(5, 3)); !strings.Contains(said, "one too many") {
+		t.Errorf("the fourth: %q", said)
+	}
+	g.leave(knockOf(4, 3).Record.Nonce)
+	if said := admit(knockOf(5, 3)); said != "" {
+		t.Errorf("in place of the third: %s", said)
+	}
+	g.gossiped(knockOf(5, 3).Record.Nonce)
+	if !g.complete() || len(g.seal()) != 3 {
+		t.Error("not complete")
+	}
+	if said := admit(knockOf(6, 3)); !strings.Contains(said, "run-1") {
+		t.Errorf("too late: %q", said)
+	}
+	if said := admit(knockOf(5, 3)); !strings.Contains(said, "run-1") {
+		t.Errorf("again, too late: %q", said)
+	}
+}
+
+func TestMissingHints(t *testing.T) {
+	own := knockOf(0, 64)
+	own.Record.LauncherProc = 3
+	g := newGathering(*own, "")
+	for i := range 32 {
+		k := knockOf(i, 64)
+		k.Record.LauncherProc = 2 * i
+		if m, ok := g.admit(k); !ok {
+			t.Fatal(m.notice(&k.Record))
+		}
+	}
+	text := g.missing(time.Second)
+	for _, part := range []string{"waiting for 32 of 64 processes for 1 s", "missing process numbers 1,3,5", "pdsh"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q lacks %q", text, part)
+		}
+	}
+}
+
+func TestDiffSettings(t *testing.T) {
+	kv := func(pairs ...string) (list []rank.KV) {
+		for i := 0; i < len(pairs); i += 2 {
+			list = append(list, rank.KV{Key: pairs[i], Value: pairs[i+1]})
+		}
+		return list
+	}
+	for _, c := range []struct {
+		theirs, ours     []rank.KV
+		key, their, our_ string
+		more             int
+	}{
+		{kv("a", "1"), kv("a", "1"), "", "", "", 0},
+		{kv("a", "1"), kv("a", "2"), "a", `"1"`, `"2"`, 0},
+		{kv("a", "1", "c", "1"), kv("b", "1", "c", "2"), "a", `"1"`, "not set", 2},
+		{nil, kv("b", "1"), "b", "not set", `"1"`, 0},
+		{kv("b", ""), nil, "b", `""`, "not set", 0},
+		{kv("a", strings.Repeat("x", 200)), nil, "a", `"` + strings.Repeat("x", 80) + `"…`, "not set", 0},
+	} {
+		key, their, our, more := diffSettings(c.theirs, c.ours)
+		if key != c.key || their != c.their || our != c.our_ || more != c.more {
+			t.Errorf("%v against %v: %q %s %s %d", c.theirs, c.ours, key, their, our, more)
+		}
+	}
+}
+
+func TestCheckRecord(t *testing.T) {
+	for name, spoil := range map[string]func(*rank.Record){
+		"nonce":      func(r *rank.Record) { r.Nonce = [16]byte{} },
+		"no host":    func(r *rank.Record) { r.Host = "" },
+		"long host":  func(r *rank.Record) { r.Host = strings.Repeat("h", 256) },
+		"line break": func(r *rank.Record) { r.Host = "a\nb" },
+		"no address": func(r *rank.Record) { r.Control = nil },
+		"port 0":     func(r *rank.Record) { r.Control = []netip.AddrPort{netip.MustParseAddrPort("1.2.3.4:0")} },
+		"invalid":    func(r *rank.Record) { r.Control = []netip.AddrPort{{}} },
+		"addresses":  func(r *rank.Record) { r.Control = make([]netip.AddrPort, maxControl+1) },
+		"build":      func(r *rank.Record) { r.BuildID = strings.Repeat("b", maxText+1) },
+		"own":        func(r *rank.Record) { r.Own = make([]rank.KV, maxSettings+1) },
+		"own value":  func(r *rank.Record) { r.Own = []rank.KV{{Value: strings.Repeat("b", maxText+1)}} },
+	} {
+		k := knockOf(0, 1)
+		if err := checkRecord(&k.Record); err != nil {
+			t.Fatal(err)
+		}
+		spoil(&k.Record)
+		if checkRecord(&k.Record) == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// FuzzKnock: whatever is accepted survives its own encoding, and can be judged.
+func FuzzKnock(f *testing.F) {
+	for _, k := range []*knock{knockOf(0, 3), knockOf(9, 1), {}} {
+		body, err := msgpack.Marshal(k)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(body)
+		f.Add(body[:len(body)/2])
+	}
+	f.Add([]byte{0xdf, 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		k, err := decodeKnock(body)
+		if err != nil {
+			return
+		}
+		again, err := msgpack.Marshal(&k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k2, err := decodeKnock(again)
+		if third, _ := msgpack.Marshal(&k2); err != nil || !bytes.Equal(again, third) {
+			t.Fatalf("%+v became %+v (%v)", k, k2, err)
+		}
+		g := newGathering(*knockOf(0, 3), "run")
+		m, ok := g.admit(&k)
+		if notice := m.notice(&k.Record); !ok && strings.ContainsAny(notice, "\n\x1b") {
+			t.Fatalf("the notice %q would disturb the terminal", notice)
+		}
+		g.missing(0)
+	})
+}
+
+// FuzzEntries: the gossip's records.
+func FuzzEntries(f *testing.F) {
+	body, err := msgpack.Marshal([]entry{{Via: [16]byte{1}, Seq: 1, Record: knockOf(0, 1).Record}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(body)
+	f.Add([]byte{0xdd, 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		entries, err := decodeEntries(body)
+		if err != nil || len(entries) == 0 {
+			return
+		}
+		again, err := msgpack.Marshal(entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := decodeEntries(again)
+		if third, _ := msgpack.Marshal(second); err != nil || !bytes.Equal(again, third) {
+			t.Fatalf("%+v became %+v (%v)", entries, second, err)
+		}
+	})
+}
+
+func TestWellFormed(t *testing.T) {
+	deep := bytes.Repeat([]byte{0x91}, 1000)
+	for _, v := range []any{nil, true, 1, -1, 1 << 40, -1 << 40, 255, 1 << 15, math.Pi, float32(1), "text", strings.Repeat("x", 300), strings.Repeat("x", 70000),
+		[]byte{1}, make([]byte, 300), make([]byte, 70000), []int{1, 2}, make([]int, 20), make([]int, 70000), map[string]int{"a": 1}, manyKeys(20), manyKeys(70000), time.Unix(1, 1), knockOf(0, 1)} {
+		body, err := msgpack.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := wellFormed(body); err != nil {
+			t.Errorf("%T of %d bytes: %v", v, len(body), err)
+		}
+		for cut := range min(len(body), 40) {
+			if wellFormed(body[:cut]) == nil {
+				t.Errorf("%T cut to %d of %d bytes: accepted", v, cut, len(body))
+			}
+		}
+	}
+	for _, body := range [][]byte{{0xc1}, {0xdd, 0xff, 0xff, 0xff, 0xff}, {0xdf, 0x7f, 0xff, 0xff, 0xff, 0}, {0xc6, 0xff, 0xff, 0xff, 0xff}, deep} {
+		if wellFormed(body) == nil {
+			t.Errorf("%x: accepted", body[:min(len(body), 8)])
+		}
+	}
+}
+
+func manyKeys(n int) map[int]int {
+	m := make(map[int]int, n)
+	for i := range n {
+		m[i] = i
+	}
+	return m
+}
+
+// FuzzWellFormed: what the decoder takes is well formed.
+func FuzzWellFormed(f *testing.F) {
+	body, _ := msgpack.Marshal(knockOf(0, 1))
+	f.Add(body)
+	f.Add([]byte{0xc7, 0, 1, 0xd8})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if wellFormed(body) != nil {
+			return
+		}
+		r := bytes.NewReader(body)
+		d := msgpack.NewDecoder(r)
+		if err := d.Skip(); err != nil && !strings.Contains(err.Error(), "unknown ext id") {
+			t.Fatalf("%x cannot be skipped: %v", body, err)
+		}
+	})
+}
