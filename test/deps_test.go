@@ -32,7 +32,7 @@ var rooms = map[string]room{
 	"transport/tcp":               {ours: []string{"transport", "transport/internal/…"}, others: []string{"golang.org/x/sys/unix"}},
 	"transport/sim":               {ours: []string{"transport", "transport/internal/…"}},
 	"transport/transporttest":     {ours: []string{"transport", "transport/internal/…"}},
-	"phases":                      {ours: []string{"rank", "transport"}},
+	"phases":                      {ours: []string{"rank", "transport"}, others: []string{"github.com/vmihailenco/msgpack/v5/…"}},
 	"collect": {
 		ours: []string{"rank", "transport", "phases"},
 		others: []string{
