@@ -2,8 +2,10 @@ package tcp
 
 import (
 	"errors"
+	"math"
 	"net/netip"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -322,5 +324,47 @@ func TestBadConfig(t *testing.T) {
 	}
 	if err := New().Probe(config("127.0.0.1", "192.0.2.77")); err == nil {
 		t.Error("probe accepts an address that is not ours")
+	}
+}
+
+func TestBusyWait(t *testing.T) {
+	cfg := config("127.0.0.1")
+	cfg.Busy = time.Hour // it never gets to sleep
+	r := newRig(t, cfg, config("127.0.0.1"))
+	until := r.clock.Now() + int64(3*time.Millisecond)
+	if n, err := r.fw.Wait(until, r.ev); n != 0 || err != nil || r.clock.Now() < until {
+		t.Errorf("%d events, %v, %d ns early", n, err, until-r.clock.Now())
+	}
+	r.fw.Wake()
+	if n, err := r.fw.Wait(math.MaxInt64, r.ev); n != 0 || err != nil {
+		t.Errorf("%d events, %v after Wake", n, err)
+	}
+	r.connect(1)
+	r.start(r.fw, transport.StepProbe, 0, 1)
+	r.until("the echo", func() bool {
+		if r.got[0][transport.StepProbe] == 1 {
+			return true
+		}
+		_, err := r.fw.Wait(r.clock.Now()+int64(time.Millisecond), nil)
+		return err != nil
+	})
+}
+
+// A Wait without room keeps what it found.
+func TestWaitWithoutRoom(t *testing.T) {
+	r := newRig(t, config("127.0.0.1"), config("127.0.0.1"))
+	if err := r.fw.Reserve(1, 0); err != nil {
+		t.Fatal(err)
+	}
+	if k, err := r.fw.Start(transport.StepCreateID, 0, 1, nil); k != 1 || err != nil {
+		t.Fatal(k, err)
+	}
+	for range 2 {
+		if n, err := r.fw.Wait(math.MaxInt64, nil); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if n := r.fw.Poll(r.ev); n != 1 || r.ev[0].Step != transport.StepCreateID {
+		t.Errorf("%d events, first %v", n, r.ev[0].Step)
 	}
 }

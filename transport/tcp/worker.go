@@ -202,7 +202,7 @@ func (w *worker) Poll(ev []transport.Event) int {
 // poll looks at the sockets for at most ns and hands out events.
 func (w *worker) poll(ns int64, ev []transport.Event) (int, error) {
 	n := w.ring.drain(ev)
-	if n == len(ev) || w.closed {
+	if w.closed || n == len(ev) && n+w.ring.n > 0 {
 		return n, nil
 	}
 	if n > 0 {
@@ -231,32 +231,32 @@ func (w *worker) poll(ns int64, ev []transport.Event) (int, error) {
 	return n, nil
 }
 
-// Wait polls, first busily for Config.Busy, then asleep.
+// Wait polls, first busily for Config.Busy, then asleep. Without Busy a call
+// that finds something ready costs one system call, like Poll.
 func (w *worker) Wait(until int64, ev []transport.Event) (int, error) {
 	if w.closed {
 		return 0, errClosed
 	}
-	var spin int64
-	for first := true; ; first = false {
-		n, err := w.poll(0, ev)
-		if n > 0 || err != nil || w.takeWake() || len(ev) == 0 {
-			return n, err
+	spin := int64(-1) // busy until then; -1: not known yet
+	for {
+		ns, last := int64(math.MaxInt64), false
+		if t := min(until, w.nextDeadline()); t < math.MaxInt64 || w.e.busy > 0 {
+			now := w.clock.Now()
+			if spin < 0 {
+				spin = now + w.e.busy
+			}
+			switch {
+			case now >= until:
+				ns, last = 0, true
+			case now < spin:
+				ns = 0
+			case t < math.MaxInt64:
+				ns = max(t-now, 1)
+			}
 		}
-		now := w.clock.Now()
-		if first {
-			spin = min(until, now+w.e.busy)
-		}
-		if now >= until {
-			return 0, nil
-		}
-		if now < spin {
-			continue
-		}
-		ns := int64(math.MaxInt64)
-		if next := min(until, w.nextDeadline()); next < math.MaxInt64 {
-			ns = max(next-now, 1)
-		}
-		if n, err = w.poll(ns, ev); n > 0 || err != nil || w.takeWake() {
+		n, err := w.poll(ns, ev)
+		// takeWake comes first: events do not leave a wake behind for the next Wait.
+		if w.takeWake() || n > 0 || w.ring.n > 0 || err != nil || last {
 			return n, err
 		}
 	}
