@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -25,8 +26,9 @@ import (
 // everybody: nobody starts alone.
 
 const (
-	childDialTimeout = 5 * time.Second
-	oneDialTimeout   = 2 * time.Second // per address
+	refusedTimeout   = 4 * time.Second  // to reach a child whose host says that nobody listens
+	childDialTimeout = 10 * time.Second // to reach a child at all: its host may be short of time
+	oneDialTimeout   = 3 * time.Second  // per address, where there are several
 	redialPause      = 100 * time.Millisecond
 	failWait         = 2 * time.Second // for process 0's verdict after an own failure
 	treeTrips        = 3
@@ -101,7 +103,11 @@ func jobDigest(cfg *Config) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
+// decode decodes what came over the wire.
 func decode(body []byte, v any) error {
+	if err := wellFormed(body); err != nil {
+		return err
+	}
 	return msgpack.Unmarshal(body, v)
 }
 
@@ -488,18 +494,28 @@ func (g *Group) reach(ctx context.Context, p rank.Proc) (net.Conn, error) {
 	if len(addrs) == 0 {
 		return nil, errors.New("no address known")
 	}
+	begin := time.Now()
 	var last error
 	for {
+		refused := true
 		for _, a := range addrs {
-			one, cancel := context.WithTimeout(ctx, oneDialTimeout)
+			limit := childDialTimeout
+			if len(addrs) > 1 {
+				limit = oneDialTimeout
+			}
+			one, cancel := context.WithTimeout(ctx, limit)
 			conn, err := g.c.dial(one, kindLink, a)
 			cancel()
 			if err == nil {
 				return conn, nil
 			}
+			refused = refused && errors.Is(err, syscall.ECONNREFUSED)
 			if last == nil || ctx.Err() == nil { // keep what the network said, not that time ran out
 				last = err
 			}
+		}
+		if refused && time.Since(begin) >= refusedTimeout {
+			return nil, last
 		}
 		select {
 		case <-ctx.Done():
