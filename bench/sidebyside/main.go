@@ -191,21 +191,17 @@ func storm() error {
 	return nil
 }
 
-// peerRate runs the C loop and reads "conn_per_s N" from its line.
+// peerRate runs the C loop and reads "N connections/s" from its line.
 func peerRate(args []string) (float64, error) {
 	out, err := command(time.Minute, filepath.Join(*dir, "storm"), args...)
 	if err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, out)
 	}
-	f := strings.Fields(out)
-	for i := range len(f) - 1 {
-		if f[i] == "conn_per_s" {
-			var v float64
-			_, err := fmt.Sscanf(f[i+1], "%g", &v)
-			return v, err
-		}
+	var v float64
+	if _, err := fmt.Sscanf(out, "%g connections/s", &v); err != nil {
+		return 0, fmt.Errorf("no rate in %q", out)
 	}
-	return 0, fmt.Errorf("no conn_per_s in %q", out)
+	return v, nil
 }
 
 // burst starts 10,000 connections at once and states what one costs in memory.

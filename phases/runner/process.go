@@ -86,6 +86,7 @@ type process struct {
 	stage    workStage
 	left     [resStopped + 1]int // workers that have not yet answered, by answer
 	aborting bool
+	lossTold bool  // no hold begins any more
 	readyAt  int64 // own clock
 	goAt     int64 // own clock: go heard
 	at       int64 // root's clock: agreed start
@@ -275,6 +276,7 @@ func (p *process) do(out phases.MemberOutput) {
 		}
 	case phases.MLost:
 		// Connections to the lost are reset by the data plane on its own; only a hold would still wait.
+		p.lossTold = true
 		if p.hold != nil {
 			p.hold.Stop()
 			p.hold = nil
@@ -283,6 +285,10 @@ func (p *process) do(out phases.MemberOutput) {
 	case phases.MExit:
 		if p.exit == nil {
 			p.exit = &exitState{code: out.Code, cause: out.Cause}
+		}
+		if p.root != nil && !p.root.finished {
+			// A second signal, or this process's own deadline: the root machine was not asked.
+			p.root.finished, p.root.code, p.root.cause, p.root.partial = true, out.Code, out.Cause, true
 		}
 	}
 }
@@ -375,7 +381,7 @@ func (p *process) result(r result) {
 			}
 		}
 		for _, h := range p.spec.Holds {
-			if h.Phase == p.slot.Phase {
+			if h.Phase == p.slot.Phase && !p.lossTold {
 				p.holdFor(h)
 				return
 			}

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -55,9 +56,19 @@ func decodeAddresses(body []byte) ([]published, error) {
 	if len(body) == 0 {
 		return nil, nil
 	}
-	var list []published
-	if err := msgpack.Unmarshal(body, &list); err != nil {
+	dec := msgpack.NewDecoder(bytes.NewReader(body))
+	n, err := dec.DecodeArrayLen()
+	if err != nil {
 		return nil, err
+	}
+	if n < 0 || n > len(body) { // an entry takes more than a byte: refuse before anything is allocated for it
+		return nil, fmt.Errorf("%d addresses in %d bytes", n, len(body))
+	}
+	list := make([]published, n)
+	for i := range list {
+		if err := dec.Decode(&list[i]); err != nil {
+			return nil, err
+		}
 	}
 	for _, a := range list {
 		if len(a.Addr) > maxAddress {

@@ -14,9 +14,6 @@ import (
 	"rankstorm/transport"
 )
 
-// exitGrace is how long a member waits beyond the root's deadlines before it acts alone.
-const exitGrace = 2 * time.Second
-
 // Run carries out this process's part of a job. The error is nil after a clean
 // job; otherwise rank.ExitCode gives the process's exit code, and Silent says
 // whether somebody else already tells the user.
@@ -76,10 +73,7 @@ func (p *process) run(ctx context.Context, group Group) error {
 	if p.spec.Shape.Kind == phases.Rate {
 		p.storms = newStorms(topo, p.table.Size(), p.spec.Connections)
 	}
-	limits := phases.Limits{
-		Phase: p.spec.PhaseTimeout, Prepare: p.spec.PhaseTimeout, Margin: exitGrace,
-		Lead: goLead, MaxTime: p.spec.MaxTime,
-	}
+	limits := p.spec.Limits()
 	procs := len(p.table.Procs)
 	var children []phases.Child
 	for _, c := range group.Children() {
@@ -114,9 +108,6 @@ func (p *process) first() rank.Rank {
 	r, _ := p.table.RanksOf(p.self)
 	return r
 }
-
-// goLead is the least time between the decision to start and the agreed start.
-const goLead = 10 * time.Millisecond
 
 // wired says which phases of the catalogue have something to do.
 func wired(t phases.Token) bool { return t != phases.Register && t != phases.Transfer }

@@ -97,6 +97,7 @@ type worker struct {
 	lost     int64 // initiated connections among them
 	dead     int64
 	started  int64
+	at       int64 // own clock: agreed start
 	released int64 // own clock: the agreed start had come
 	began    int64 // work began, after --delay
 	ended    int64
@@ -205,6 +206,7 @@ func (w *worker) now() int64 { return w.rk.p.clock.Now() }
 // begin waits for the go and does the slot's own work.
 func (w *worker) begin(c command) {
 	p := w.rk.p
+	w.at = c.at
 	p.clock.SleepUntil(c.at, p.spin)
 	w.released = w.now()
 	if c.delay > 0 {
@@ -303,14 +305,18 @@ func (w *worker) enter(s transport.Step, from, end int) (total int) {
 	return total
 }
 
-// deadline of a step that a silent peer must not hold up for the whole phase.
+// deadline of a step: a silent peer makes a failed connection, not a reason to end the job, so the root must still
+// hear of it in time. A first round trip or a close that takes three quarters of the phase's time is not coming; a
+// connect gets all but the time that the report needs.
 func (w *worker) deadline(s transport.Step) int64 {
 	limit := w.rk.p.spec.PhaseTimeout
-	if s == transport.StepProbe || s == transport.StepDisconnect {
-		// A connection that does not answer is "dead", not a reason to end the job: leave the root its time.
+	switch s {
+	case transport.StepProbe, transport.StepDisconnect:
 		limit = limit * 3 / 4
+	default:
+		limit -= min(limit/8, 2*time.Second)
 	}
-	return w.began + int64(limit)
+	return w.at + int64(limit)
 }
 
 // start begins s on the next n connections, as many as the provider takes; one that it refuses has failed at once.
@@ -335,6 +341,7 @@ func (w *worker) connect(at int64) {
 	total := w.enter(transport.StepConnect, from, end)
 	pacer := phases.NewPacer(w.rk.p.spec.Shape, w.rk.pacing(w), at)
 	deadline := w.deadline(transport.StepConnect)
+	begun := 0
 	for w.finished < total && !w.stop.Load() {
 		now := w.now()
 		if now >= deadline {
@@ -347,10 +354,12 @@ func (w *worker) connect(at int64) {
 			if pacer.Paced() {
 				due = w.due[:n]
 				for i := range due {
-					due[i] = pacer.Due(int64(w.next - from + i))
+					due[i] = pacer.Due(int64(begun + i))
 				}
 			}
-			pacer.Began(w.start(transport.StepConnect, n, due))
+			n = w.start(transport.StepConnect, n, due)
+			begun += n
+			pacer.Began(n)
 			w.take(0)
 			continue
 		}
