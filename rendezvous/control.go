@@ -203,10 +203,11 @@ func (c *control) dial(ctx context.Context, kind byte, to netip.AddrPort) (net.C
 	if err != nil {
 		return nil, err
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		conn.SetDeadline(deadline)
-	}
+	// A new stream takes one byte at once, so this needs no deadline.
 	if _, err = conn.Write([]byte{kind}); err == nil && kind == kindKnock {
+		if deadline, ok := ctx.Deadline(); ok {
+			conn.SetDeadline(deadline)
+		}
 		var wrapped net.Conn
 		if wrapped, err = c.wrapped(conn, true); err == nil {
 			wrapped.SetDeadline(time.Time{})
@@ -217,13 +218,12 @@ func (c *control) dial(ctx context.Context, kind byte, to netip.AddrPort) (net.C
 		conn.Close()
 		return nil, err
 	}
-	conn.SetDeadline(time.Time{})
 	return conn, nil
 }
 
 // takeOffer reads the hello of a control link and leaves the link to await.
 func (c *control) takeOffer(conn net.Conn) {
-	conn.SetReadDeadline(time.Now().Add(firstByteTimeout))
+	conn.SetReadDeadline(time.Now().Add(helloTimeout))
 	o := offer{out: newOutbox(conn)}
 	err := func() (err error) {
 		if o.conn, err = c.wrapped(o.out, false); err != nil {

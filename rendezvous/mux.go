@@ -14,8 +14,9 @@ const (
 )
 
 const (
-	firstByteTimeout = 5 * time.Second // for the first byte, and for the hello of a control link
-	maxHalfOpen      = 128             // streams that have not said what they are
+	firstByteTimeout = 5 * time.Second
+	helloTimeout     = 10 * time.Second // of a control link, after the first byte; its parent may be short of time
+	maxHalfOpen      = 128              // streams that have not said what they are
 )
 
 // mux accepts streams and hands each to the handler of its first byte. What

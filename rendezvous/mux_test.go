@@ -49,12 +49,12 @@ func TestStrangersAreClosedWithoutAWord(t *testing.T) {
 			"unknown byte":   {[]byte("X"), 0},
 			"no handler":     {[]byte{kindGossip}, 0},
 			"mute":           {nil, firstByteTimeout},
-			"mute link":      {[]byte{kindLink}, firstByteTimeout},
+			"mute link":      {[]byte{kindLink}, helloTimeout},
 			"long hello":     {hello, 0},
 			"http":           {[]byte("CONNECT / HTTP/1.1\r\n"), 0},
 			"not a hello":    {append([]byte{kindLink}, frame(2, wireVersion, framePing)...), 0},
 			"broken hello":   {append([]byte{kindLink}, frame(3, wireVersion, frameHello, 0xc1)...), 0},
-			"half a message": {append([]byte{kindLink}, frame(9, wireVersion, frameHello, 1)...), firstByteTimeout},
+			"half a message": {append([]byte{kindLink}, frame(9, wireVersion, frameHello, 1)...), helloTimeout},
 		} {
 			conn := dial()
 			conn.Write(s.say)
