@@ -16,7 +16,8 @@ const (
 	stragglerFloorNS = 5_000_000 // below 5 ms nobody is called late
 	stragglerTimes   = 10        // × the median of the other ranks
 	stragglerZ       = 3.5       // robust z, judged from four ranks on
-	stragglerMost    = 3         // named per phase; the others are counted
+
+	mostNamed = 3 // causes of one kind; the others are counted
 )
 
 // Diagnose finds what explains a slow or failed job, from the document alone:
@@ -37,9 +38,7 @@ func Diagnose(d *Document) []Cause {
 	for _, r := range d.Ranks {
 		hosts[r.Rank] = r.Host
 	}
-	for _, p := range d.Phases {
-		out = append(out, stragglers(d, p, hosts)...)
-	}
+	out = append(out, stragglers(d, hosts)...)
 	failed := failedConnections(d, hosts)
 	out = append(out, failed...)
 	told := slices.ContainsFunc(failed, func(c Cause) bool { return c.Kind == "dead" })
@@ -57,7 +56,49 @@ type rankValue struct {
 	ns   int64
 }
 
-func stragglers(d *Document, p PhaseDoc, hosts map[rank.Rank]string) []Cause {
+// candidate is a process that stood out in a phase, with its worst rank first.
+type candidate struct {
+	kind, phase string
+	ranks       []rank.Rank
+	worst       rankValue
+	compared    int // ranks
+	medianNS    int64
+	boundNS     int64
+}
+
+// stragglers names the worst candidates of the whole job: at most mostNamed, and
+// none that is less than a quarter of the worst, which is
+// the machine's usual noise beside it.
+func stragglers(d *Document, hosts map[rank.Rank]string) []Cause {
+	var list []candidate
+	for _, p := range d.Phases {
+		list = append(list, candidates(d, p)...)
+	}
+	slices.SortStableFunc(list, func(x, y candidate) int { return cmp.Compare(y.worst.ns, x.worst.ns) })
+	list = slices.DeleteFunc(list, func(c candidate) bool { return 4*c.worst.ns < list[0].worst.ns })
+	var out []Cause
+	for _, c := range list {
+		r, ns, proc, host := c.worst.rank, c.worst.ns, procOf(d, c.worst.rank), hosts[c.worst.rank]
+		who := fmt.Sprintf("rank %d", r)
+		if len(c.ranks) > 1 {
+			who = "ranks " + rank.FormatRanks(c.ranks)
+		}
+		what := "began late by"
+		if c.kind == "stall" {
+			what = "stood still with work at hand for"
+		}
+		out = append(out, Cause{Kind: c.kind, Rank: &r, Proc: &proc, Host: host, Phase: c.phase, ValueNS: &ns,
+			Evidence: fmt.Sprintf("%s: %s (%s) %s %s; median of the other %s %s", c.phase, who, host, what, formatDuration(ns),
+				plural(int64(c.compared-1), "rank", "ranks"), overBound(c.medianNS, c.boundNS)),
+			Fix: "look for load, throttling or a stopped process on " + host})
+	}
+	return shorten(out, "stragglers like it")
+}
+
+// candidates of one phase. A rank that both began late and stood still shows
+// the same delay twice: the larger figure is told. Ranks of one process share
+// its fate and are told together.
+func candidates(d *Document, p PhaseDoc) []candidate {
 	var late, gap []rankValue
 	for _, r := range p.Ranks {
 		if r.LateNS != nil {
@@ -69,44 +110,27 @@ func stragglers(d *Document, p PhaseDoc, hosts map[rank.Rank]string) []Cause {
 	if p.BoundNS != nil {
 		bound = *p.BoundNS
 	}
-	var out []Cause
-	named := map[rank.Rank]bool{}
-	report := func(kind string, list []rankValue, bound int64, what string) {
-		found, median := outliers(list, bound)
-		for i, v := range found {
-			if named[v.rank] {
-				continue // the larger of two signs of the same delay is enough
-			}
-			if i == stragglerMost {
-				out[len(out)-1].Evidence += fmt.Sprintf("; %s more ranks like it", formatCount(int64(len(found)-i)))
-				break
-			}
-			named[v.rank] = true
-			r, ns := v.rank, v.ns
-			proc := procOf(d, r)
-			out = append(out, Cause{Kind: kind, Rank: &r, Proc: &proc, Host: hosts[r], Phase: p.Phase, ValueNS: &ns,
-				Evidence: fmt.Sprintf("%s: rank %d (%s) %s %s; median of the other %s ranks %s",
-					p.Phase, r, hosts[r], what, formatDuration(ns), formatCount(int64(len(list)-1)), overBound(median, bound)),
-				Fix: "look for load, throttling or a stopped process on " + hosts[r]})
+	var list []candidate
+	add := func(kind string, values []rankValue, bound int64) {
+		found, median := outliers(values, bound)
+		for _, v := range found {
+			list = append(list, candidate{kind, p.Phase, []rank.Rank{v.rank}, v, len(values), median, bound})
 		}
 	}
-	lateWorst, gapWorst := worst(late), worst(gap)
-	first := func() { report("straggler", late, bound, "began late by") }
-	second := func() { report("stall", gap, 0, "stood still with work at hand for") }
-	if gapWorst > lateWorst {
-		first, second = second, first
+	add("straggler", late, bound)
+	add("stall", gap, 0)
+	slices.SortStableFunc(list, func(x, y candidate) int { return cmp.Compare(y.worst.ns, x.worst.ns) })
+	var out []candidate
+	for _, c := range list {
+		i := slices.IndexFunc(out, func(o candidate) bool { return procOf(d, o.worst.rank) == procOf(d, c.worst.rank) })
+		switch {
+		case i < 0:
+			out = append(out, c)
+		case out[i].kind == c.kind:
+			out[i].ranks = append(out[i].ranks, c.worst.rank)
+		}
 	}
-	first()
-	second()
 	return out
-}
-
-func worst(list []rankValue) int64 {
-	var w int64
-	for _, v := range list {
-		w = max(w, v.ns)
-	}
-	return w
 }
 
 // outliers returns the ranks that stand out, the worst first, and the median of
@@ -279,7 +303,7 @@ func drops(d *Document) []Cause {
 			Fix:      "raise --backlog and net.core.somaxconn, or pace the storm with --connect parallel=W or rate=R"})
 	}
 	slices.SortStableFunc(out, func(x, y Cause) int { return cmp.Compare(*y.Count, *x.Count) })
-	return shorten(out, "processes dropped requests too")
+	return shorten(out, "processes dropped requests")
 }
 
 func leakCauses(d *Document) []Cause {
@@ -291,15 +315,22 @@ func leakCauses(d *Document) []Cause {
 				proc, l.Host, formatCount(l.After), l.What, formatCount(l.Before)),
 			Fix: "a defect of the transport or of this program: please report it with this document"})
 	}
-	return shorten(out, "leaks more")
+	return shorten(out, "leaks")
 }
 
-// shorten keeps the first few causes of a kind and counts the rest.
+// shorten keeps the first few causes of a kind and counts the rest. The same
+// advice is given once.
 func shorten(list []Cause, rest string) []Cause {
-	const most = 3
-	if len(list) <= most {
-		return list
+	if more := len(list) - mostNamed; more > 0 {
+		list = list[:mostNamed]
+		list[mostNamed-1].Evidence += fmt.Sprintf("; %s more %s", formatCount(int64(more)), rest)
 	}
-	list[most-1].Evidence += fmt.Sprintf("; %s %s", formatCount(int64(len(list)-most)), rest)
-	return list[:most]
+	for i := 1; i < len(list); i++ {
+		for _, earlier := range list[:i] {
+			if list[i].Fix == earlier.Fix {
+				list[i].Fix = ""
+			}
+		}
+	}
+	return list
 }

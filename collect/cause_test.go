@@ -85,7 +85,7 @@ func TestManyStragglersAreCounted(t *testing.T) {
 		lates[i] = 300 + float64(i)
 	}
 	got := Diagnose(lateDoc(0, lates...))
-	if len(got) != 3 || *got[0].Rank != 5 || !strings.Contains(got[2].Evidence, "3 more ranks like it") {
+	if len(got) != 3 || *got[0].Rank != 5 || !strings.Contains(got[2].Evidence, "3 more stragglers like it") {
 		t.Errorf("causes %+v, want the three worst and a count", got)
 	}
 }
@@ -138,6 +138,20 @@ func TestDeadConnectionsAreToldOnce(t *testing.T) {
 			PerRank: []PerRankDoc{{Rank: 0, Failed: 2}}}}}}}
 	got := Diagnose(d)
 	if len(got) != 1 || got[0].Kind != "dead" || got[0].Evidence != "probe: 2 of 9 established connections carried no round trip (timeout 2), 2 at rank 0 (a)" {
+		t.Errorf("causes %+v", got)
+	}
+}
+
+// Ranks of one process are late together and told together; what is small
+// beside the worst is not told.
+func TestStragglersAreGroupedAndRanked(t *testing.T) {
+	d := lateDoc(0, 0, 0, 0, 0, 290, 300, 0, 0, 0, 0)
+	d.RanksPerProc = 2
+	small := lateDoc(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 20).Phases[0]
+	small.Phase = "bind"
+	d.Phases = append(d.Phases, small)
+	got := Diagnose(d)
+	if len(got) != 1 || *got[0].Rank != 5 || *got[0].Proc != 2 || !strings.Contains(got[0].Evidence, "ranks 4-5 (n) began late by 300 ms; median of the other 9 ranks 0 ns") {
 		t.Errorf("causes %+v", got)
 	}
 }

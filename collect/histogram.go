@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -51,11 +52,53 @@ func NewHistogram() *Histogram {
 	return &Histogram{hdrhistogram.New(lowestNS, highestNS, digits)}
 }
 
+// recorder is what a step's durations are counted in: a Histogram, or an
+// indexList for few of them.
+type recorder interface {
+	Record(ns int64) error
+	Buckets() []Bucket
+}
+
+// fewSamples is up to where sorting indices is cheaper than going through the
+// 29 thousand counts of a Histogram (many virtual ranks, few connections each).
+const fewSamples = 2048
+
+// indexList gives the same buckets as a Histogram.
+type indexList []int32
+
+func (l *indexList) Record(ns int64) error {
+	if ns < 0 || ns > highestNS {
+		return rangeError(ns)
+	}
+	*l = append(*l, bucketIndex(ns))
+	return nil
+}
+
+func (l *indexList) Buckets() []Bucket {
+	slices.Sort(*l)
+	var out []Bucket
+	for _, i := range *l {
+		if n := len(out); n > 0 && out[n-1].Index == i {
+			out[n-1].Count++
+			continue
+		}
+		out = append(out, Bucket{Index: i, Count: 1})
+	}
+	return out
+}
+
+func rangeError(ns int64) error {
+	if ns < 0 {
+		return fmt.Errorf("duration %d ns is negative: the clock went back", ns)
+	}
+	return fmt.Errorf("duration %d ns is above the 1 h that a histogram holds", ns)
+}
+
 // Record counts one duration. A negative one, or one above 1 h, is an error and
 // is not counted.
 func (h *Histogram) Record(ns int64) error {
-	if ns > highestNS {
-		return fmt.Errorf("duration %d ns is above the 1 h that a histogram holds", ns)
+	if ns < 0 || ns > highestNS {
+		return rangeError(ns)
 	}
 	return h.h.RecordValue(ns)
 }

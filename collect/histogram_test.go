@@ -36,6 +36,9 @@ func TestBucketsAreTheLibrarys(t *testing.T) {
 func TestHistogramRefusesWhatItCannotHold(t *testing.T) {
 	h := NewHistogram()
 	for _, ns := range []int64{-1, highestNS + 1} {
+		if err := (&indexList{}).Record(ns); err == nil {
+			t.Errorf("index list: Record(%d) took it, want an error", ns)
+		}
 		if err := h.Record(ns); err == nil {
 			t.Errorf("Record(%d) took it, want an error", ns)
 		}
@@ -52,12 +55,19 @@ func TestHistogramRefusesWhatItCannotHold(t *testing.T) {
 	}
 }
 
+// buckets records values both ways, which must agree.
 func buckets(t *rapid.T, values []int64) []Bucket {
-	h := NewHistogram()
+	h, l := NewHistogram(), &indexList{}
 	for _, v := range values {
 		if err := h.Record(v); err != nil {
 			t.Fatal(err)
 		}
+		if err := l.Record(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(h.Buckets(), l.Buckets()) {
+		t.Fatalf("histogram %v, index list %v", h.Buckets(), l.Buckets())
 	}
 	return h.Buckets()
 }

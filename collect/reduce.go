@@ -52,11 +52,16 @@ func ReduceStep(in StepInput) (StepSum, error) {
 			out.Side = SideTarget
 		}
 	}
-	hist := in.Scratch
-	if hist == nil {
-		hist = NewHistogram()
+	var hist recorder
+	if in.samples() <= fewSamples {
+		hist = &indexList{}
+	} else {
+		if in.Scratch == nil {
+			in.Scratch = NewHistogram()
+		}
+		in.Scratch.Reset()
+		hist = in.Scratch
 	}
-	hist.Reset()
 	own := RankSum{Rank: in.Rank}
 	for _, w := range in.Workers {
 		for i := w.First; i < w.First+w.N; i++ {
@@ -108,6 +113,14 @@ func ReduceStep(in StepInput) (StepSum, error) {
 		out.PerRank = []RankSum{own}
 	}
 	return out, nil
+}
+
+func (in *StepInput) samples() int {
+	n := 0
+	for _, w := range in.Workers {
+		n += w.N
+	}
+	return n
 }
 
 // add merges other into m: counts and sums add, min and max keep the edge that

@@ -218,6 +218,9 @@ func (t *tableText) barriers(d *Document) {
 		}
 		slices.Sort(list)
 		largest := list[len(list)-1]
+		if largest == 0 {
+			return // one worker: there is nothing to compare
+		}
 		if largest < bound {
 			items = append(items, fmt.Sprintf("%s < %s", name, formatDuration(bound)))
 			return

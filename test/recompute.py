@@ -265,7 +265,7 @@ def barrier_items(doc):
         return f"< {duration(bound)}" if ns < bound else duration(ns)
     for name, a, b in (("last in → last out", "last_in_ns", "last_out_ns"), ("release skew", "first_release_ns", "last_release_ns")):
         values = [x[b] - x[a] for x in doc["barriers"] if x[a] is not None and x[b] is not None]
-        if not values:
+        if not any(values):
             continue
         if max(values) < bound:
             items.append(f"{name} < {duration(bound)}")
