@@ -74,7 +74,7 @@ func chooseAddresses(iface, bind string, ipv6 bool, links []link) ([]string, err
 
 func interfaceAddresses(list string, ipv6 bool, links []link) ([]netip.Addr, error) {
 	var chosen []netip.Addr
-	for _, name := range strings.Split(list, ",") {
+	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
 		at := slices.IndexFunc(links, func(l link) bool { return l.name == name })
 		if at < 0 {
@@ -114,7 +114,7 @@ func preferred(addrs []netip.Addr, ipv6 bool) (netip.Addr, bool) {
 
 func boundAddresses(list string, links []link) ([]netip.Addr, error) {
 	var chosen []netip.Addr
-	for _, text := range strings.Split(list, ",") {
+	for text := range strings.SplitSeq(list, ",") {
 		text = strings.TrimSpace(text)
 		addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
 		switch {

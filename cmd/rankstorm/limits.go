@@ -58,7 +58,7 @@ func readNumbers(path string) ([]int64, bool) {
 		return nil, false
 	}
 	var numbers []int64
-	for _, field := range strings.Fields(string(text)) {
+	for field := range strings.FieldsSeq(string(text)) {
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
 			return nil, false

@@ -148,7 +148,7 @@ func (f *forecast) write(w io.Writer) error {
 }
 
 func (r *rankForecast) write(b *strings.Builder) {
-	fmt.Fprintf(b, "\nrank %d (%s, local rank %d): %s, %s out, %s in, %s fds, %s\n", r.forecastNeed.Rank, r.Host, r.LocalRank, r.Role,
+	fmt.Fprintf(b, "\nrank %d (%s, local rank %d): %s, %s out, %s in, %s fds, %s\n", r.Rank, r.Host, r.LocalRank, r.Role,
 		count(r.Out, "connection"), thousands(r.In), thousands(r.FDs), bytesText(r.MemoryBytes))
 	for _, e := range r.Plan {
 		fmt.Fprintf(b, "  to rank %d (%s)  stage %d  weight %s\n", e.To, e.Host, e.Stage, strconv.FormatFloat(e.Weight, 'g', 6, 64))

@@ -133,8 +133,7 @@ func unknownCommand(root *cobra.Command, word string) error {
 // flagError turns what pflag says into one line that says what to do.
 func flagError(cmd *cobra.Command, err error) error {
 	at := cmd.Name()
-	var missing *pflag.NotExistError
-	if errors.As(err, &missing) {
+	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		name, dashes := missing.GetSpecifiedName(), "--"
 		if short := missing.GetSpecifiedShortnames(); short != "" {
 			return usagef("%s: unknown flag -%s: see rankstorm %s --help", at, name, at)
@@ -146,12 +145,10 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 		return usagef("%s: unknown flag %s%s: see rankstorm %s --help", at, dashes, name, at)
 	}
-	var value *pflag.InvalidValueError
-	if errors.As(err, &value) {
+	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return usagef("%s: %s: %s", at, flagLabel(value.GetFlag()), badValue(value.GetFlag(), value.GetValue(), value.Unwrap()))
 	}
-	var bare *pflag.ValueRequiredError
-	if errors.As(err, &bare) {
+	if bare, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		return usagef("%s: %s: a value is missing after it: see rankstorm %s --help", at, flagLabel(bare.GetFlag()), at)
 	}
 	return usagef("%s: %v: see rankstorm %s --help", at, err, at)

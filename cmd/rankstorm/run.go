@@ -106,13 +106,7 @@ func (a *app) prepare(flags *pflag.FlagSet, r *runFlags, in *rendezvous.Inherita
 	case flags.Changed("spawn-hosts"):
 		return nil, usagef("run: --spawn-hosts goes with --spawn: elsewhere give each process its name with --host")
 	default:
-		found := rendezvous.Launch{Proc: -1, LocalIndex: -1}
-		if in != nil {
-			found = in.Launch
-		} else if found, err = rendezvous.Detect(a.env.get); err != nil {
-			return nil, err
-		}
-		if job.launch, err = r.launch(found); err != nil {
+		if job.launch, err = a.findLaunch(r, in); err != nil {
 			return nil, err
 		}
 		if _, err := controllerKey(job.launch.Controller); err != nil {
@@ -133,6 +127,18 @@ func (a *app) prepare(flags *pflag.FlagSet, r *runFlags, in *rendezvous.Inherita
 	job.limits = readLimits(max(len(job.bind), 1))
 	job.warnings, err = preflight(job, r.spawnHosts)
 	return job, err
+}
+
+// findLaunch puts the flags over what a parent or a launcher left.
+func (a *app) findLaunch(r *runFlags, in *rendezvous.Inheritance) (rendezvous.Launch, error) {
+	if in != nil {
+		return r.launch(in.Launch)
+	}
+	found, err := rendezvous.Detect(a.env.get)
+	if err != nil {
+		return found, err
+	}
+	return r.launch(found)
 }
 
 // preflight looks at the plan of the job and at what the kernel gives. Where

@@ -130,8 +130,10 @@ func mask(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	for _, pair := range [][2]string{
-		{linkAddresses(links), "(the addresses)"}, {linkNames(links), "(the interfaces)"},
-		{runtime.Version(), "(go version)"}, {runtime.GOOS + "/" + runtime.GOARCH, "(platform)"},
+		{linkAddresses(links), "(the addresses)"},
+		{linkNames(links), "(the interfaces)"},
+		{runtime.Version(), "(go version)"},
+		{runtime.GOOS + "/" + runtime.GOARCH, "(platform)"},
 	} {
 		text = strings.ReplaceAll(text, pair[0], pair[1])
 	}

@@ -92,14 +92,13 @@ func withParent(parent context.Context, in *rendezvous.Inheritance) (ctx context
 // alreadyTold says that the user reads about err from another process: the
 // root tells of the job, the offender of itself.
 func alreadyTold(err error) bool {
-	var told childrenTold
-	return errors.As(err, &told) || runner.Silent(err)
+	_, told := errors.AsType[childrenTold](err)
+	return told || runner.Silent(err)
 }
 
 // exitCode of what a command returned.
 func exitCode(err error) int {
-	var told childrenTold
-	if errors.As(err, &told) {
+	if told, ok := errors.AsType[childrenTold](err); ok {
 		return int(told)
 	}
 	return runner.ExitCode(err)
