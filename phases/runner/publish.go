@@ -61,7 +61,10 @@ func decodeAddresses(body []byte) ([]published, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n < 0 || n > len(body) { // an entry takes more than a byte: refuse before anything is allocated for it
+	if n < 0 { // nil: nobody published anything
+		return nil, nil
+	}
+	if n > len(body) { // an entry takes more than a byte: refuse before anything is allocated for it
 		return nil, fmt.Errorf("%d addresses in %d bytes", n, len(body))
 	}
 	list := make([]published, n)
