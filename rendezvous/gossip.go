@@ -299,16 +299,16 @@ func (e gossipEvents) NotifyLeave(n *memberlist.Node) {
 	if k, err := hex.Decode(member[:], []byte(n.Name)); err != nil || k != len(member) {
 		return
 	}
-	var procs [][16]byte
+	procs := [][16]byte{member} // the member itself, also if its record has not come here yet
 	e.g.mu.Lock()
 	for nonce, en := range e.g.entries {
-		if en.Via == member {
+		if en.Via == member && nonce != member {
 			procs = append(procs, nonce)
 		}
 	}
 	lost := e.g.lost
 	e.g.mu.Unlock()
-	if lost != nil && len(procs) > 0 {
+	if lost != nil {
 		lost(procs)
 	}
 }
