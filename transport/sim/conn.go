@@ -288,7 +288,7 @@ func (w *Worker) refuseFull() {
 	}
 	places := 0
 	for _, x := range e.workers {
-		if x.room() > 0 {
+		if !x.closed && x.room() > 0 {
 			return // it may be turned on again
 		}
 		places += x.in

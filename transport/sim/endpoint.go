@@ -11,8 +11,9 @@ import (
 )
 
 var (
-	errClosed = errors.New("the endpoint is closed")
-	errKilled = errors.New("the endpoint was killed")
+	errClosed       = errors.New("the endpoint is closed")
+	errWorkerClosed = errors.New("the worker is closed")
+	errKilled       = errors.New("the endpoint was killed")
 )
 
 // ReasonNoRoom is the reason of a reject when more requests come than Reserve
@@ -129,21 +130,7 @@ func (e *Endpoint) teardown(why error) {
 		for w.pending.len() > 0 {
 			e.turnAway(w.pending.pop(), now)
 		}
-		for w.half.len() > 0 {
-			r := w.half.pop()
-			if src := r.get(); src != nil && src.takenBy == w {
-				src.takenBy = nil
-				w.mute--
-				e.turnAway(r, now)
-			}
-		}
-		for i := range w.conns {
-			if c := &w.conns[i]; c.gen != 0 {
-				w.release(transport.Conn(i), c, now)
-			}
-		}
-		w.inbox.clear()
-		w.done.clear()
+		w.shut(now)
 	}
 	e.waiting, e.conns, e.pairs = 0, 0, 0
 	f.endpoints = slices.DeleteFunc(f.endpoints, func(x *Endpoint) bool { return x == e })
@@ -188,7 +175,7 @@ func (e *Endpoint) nudgeAll() {
 
 func (e *Endpoint) error(op string, err error) *transport.OpError {
 	cause := transport.CauseOther
-	if errors.Is(err, errClosed) || errors.Is(err, errKilled) {
+	if errors.Is(err, errClosed) || errors.Is(err, errKilled) || errors.Is(err, errWorkerClosed) {
 		cause = transport.CauseAborted
 	}
 	o := &transport.OpError{Op: op, Provider: "sim", Cause: cause, Err: fmt.Errorf("%s: %w", orUnnamed(e.cfg.Name), err)}

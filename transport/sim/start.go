@@ -24,8 +24,8 @@ func (w *Worker) Start(s transport.Step, first transport.Conn, n int, due []int6
 	defer f.mu.Unlock()
 	misuse := func(format string, args ...any) error { return w.error("start "+s.String(), format, args...) }
 	switch {
-	case w.ep.gone != nil:
-		return 0, w.ep.error("start "+s.String(), w.ep.gone)
+	case w.over() != nil:
+		return 0, w.ep.error("start "+s.String(), w.over())
 	case !f.cfg.Steps.Has(s):
 		return 0, misuse("this provider has no such step, see Provider.Steps")
 	case !startable.Has(s):
@@ -76,7 +76,7 @@ func (w *Worker) start(s transport.Step, i transport.Conn, now, due int64) (faul
 	if c.state == stNone {
 		return "is not created"
 	}
-	if c.accepted && s != transport.StepDisconnect {
+	if c.accepted {
 		return "is an accepted one, its initiator takes this step"
 	}
 	if c.inflight {

@@ -28,6 +28,7 @@ type Worker struct {
 	flight    int       // asynchronous steps under way
 	gen       uint32
 	accepting bool
+	closed    bool
 	pending   ring[ref]    // requests given to this worker
 	inbox     ring[packet] // arrived, not yet handled
 	done      ring[item]   // to report, by end
@@ -61,8 +62,8 @@ func (w *Worker) Reserve(out, in int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case w.ep.gone != nil:
-		return w.ep.error("reserve", w.ep.gone)
+	case w.over() != nil:
+		return w.ep.error("reserve", w.over())
 	case out < 0 || in < 0 || out > math.MaxInt32-in:
 		return w.error("reserve", "%d initiated and %d accepted connections are out of range", out, in)
 	case w.live > 0:
@@ -112,8 +113,8 @@ func (w *Worker) poll(ev []transport.Event) (n int, next int64, err error) {
 	e, f := w.ep, w.ep.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e.gone != nil {
-		return 0, math.MaxInt64, e.error("wait", e.gone)
+	if err := w.over(); err != nil {
+		return 0, math.MaxInt64, e.error("wait", err)
 	}
 	f.advance(f.now())
 	if e.paused {
@@ -204,8 +205,8 @@ func (w *Worker) Answer(i transport.Conn, accept bool, reason uint16) error {
 	f := w.ep.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if w.ep.gone != nil {
-		return w.ep.error("answer", w.ep.gone)
+	if err := w.over(); err != nil {
+		return w.ep.error("answer", err)
 	}
 	if i < 0 || int(i) >= len(w.conns) || w.conns[i].state != stRequested {
 		return w.error("answer", "connection %d has no open request", i)
@@ -273,18 +274,34 @@ func (w *Worker) Accepting(on bool) {
 	w.nudge()
 }
 
-// Close releases the worker's connections as destroying them would.
+// Close releases the worker's connections as destroying them would; requests
+// that wait go to the endpoint's other workers.
 func (w *Worker) Close() error {
 	f := w.ep.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if w.ep.gone != nil {
+	if w.ep.gone != nil || w.closed {
 		return nil
 	}
-	now := f.now()
 	w.accepting = false
 	for w.pending.len() > 0 {
 		w.ep.assign(w.pending.pop())
+	}
+	w.shut(f.now())
+	f.advance(f.now())
+	return nil
+}
+
+// shut ends the worker and resets what it holds.
+func (w *Worker) shut(now int64) {
+	w.closed = true
+	for w.half.len() > 0 {
+		r := w.half.pop()
+		if src := r.get(); src != nil && src.takenBy == w {
+			src.takenBy = nil
+			w.mute--
+			w.ep.turnAway(r, now)
+		}
 	}
 	for i := range w.conns {
 		if c := &w.conns[i]; c.gen != 0 {
@@ -293,8 +310,15 @@ func (w *Worker) Close() error {
 	}
 	w.inbox.clear()
 	w.done.clear()
-	f.advance(now)
-	return nil
+	w.nudge()
+}
+
+// over says why the worker takes no more work, nil if it does.
+func (w *Worker) over() error {
+	if w.ep.gone == nil && w.closed {
+		return errWorkerClosed
+	}
+	return w.ep.gone
 }
 
 // release forgets a connection and tells its peer, unless both sides closed it.

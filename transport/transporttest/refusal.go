@@ -10,6 +10,8 @@ import (
 var refusalTests = []subtest{
 	{"AbsentSteps", "a step that Provider.Steps does not have is refused with a typed error", absentSteps},
 	{"Misuse", "misuse is refused with a typed error and changes nothing", misuse},
+	{"PassiveTarget", "a target is passive: only the destroy steps are started on an accepted connection", passiveTarget},
+	{"ClosedWorker", "a closed worker has let go of its connections and refuses work, the others go on", closedWorker},
 	{"Reject", "a reject fails the connection at the initiator with its reason, and only that one", func(k *kit) { reject(k, 0) }},
 	{"LateReject", "a reject may come late, after others were accepted", func(k *kit) { reject(k, 50*time.Millisecond) }},
 	{"NobodyThere", "where nobody listens connect fails as refused, and only there", nobodyThere},
@@ -63,6 +65,48 @@ func misuse(k *kit) {
 	if c := r.ep.Counters().Conns; c != 0 {
 		k.broken("%d connections are counted after all were destroyed", c)
 	}
+}
+
+func passiveTarget(k *kit) {
+	from, to := k.open("from", 1), k.open("to", 1)
+	f, t := from.sides[0], to.sides[0]
+	t.reserve(0, 1)
+	f.reserve(1, 0)
+	f.connect(0, 1, to.addr)
+	k.until("accept", func() bool { return to.count(transport.StepAccept) == 1 })
+	for st := range transport.StepDestroyQP {
+		n, err := t.w.Start(st, 0, 1, nil)
+		if n != 0 {
+			k.broken("Start(%v) began %d accepted connections", st, n)
+		}
+		k.typed("Start("+st.String()+") on an accepted connection", err)
+	}
+	f.run(transport.StepProbe, 0, 1)
+	if f.failed[0].Kind != 0 {
+		k.broken("the connection suffered from what was refused: %+v", f.failed[0])
+	}
+}
+
+func closedWorker(k *kit) {
+	from, to := k.open("from", 2), k.open("to", 1)
+	a, b, t := from.sides[0], from.sides[1], to.sides[0]
+	t.reserve(0, 2)
+	a.reserve(1, 0)
+	b.reserve(1, 0)
+	a.connect(0, 1, to.addr)
+	a.established(0, 1)
+	k.until("accept", func() bool { return to.count(transport.StepAccept) == 1 })
+	for range 2 {
+		k.ok(a.w.Close())
+	}
+	from.sides = from.sides[1:]
+	if c := from.ep.Counters().Conns; c != 0 {
+		k.broken("%d connections are counted after their worker was closed", c)
+	}
+	h := hello("x", 0, 0)
+	k.refusedAfterClose(a, &h, to.addr)
+	b.connect(0, 1, to.addr)
+	b.established(0, 1)
 }
 
 // wantFailed requires that connection c failed in one of the steps, for one of the causes.
