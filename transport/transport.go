@@ -163,7 +163,7 @@ const (
 // Event is one thing that happened on one connection.
 type Event struct {
 	Conn       Conn
-	Step       Step
+	Step       Step // StepAccept for EventRequest, StepCount for EventPeerClosed
 	Kind       EventKind
 	Cause      Cause
 	Reason     uint16 // of a reject

@@ -60,9 +60,9 @@ func (w *worker) rest(listener int) {
 // readHello reads on in the hello of an accepted socket. Mostly all of it is
 // there when the request is taken; else the socket waits among the half-open.
 func (w *worker) readHello(slot int32, c *conn) {
-	n, err := unix.Read(int(c.fd), w.scratch[:])
+	n, err := w.fill(c)
 	switch {
-	case err == unix.EAGAIN || err == unix.EINTR:
+	case err == unix.EAGAIN:
 	case err != nil || n == 0 || int(c.got)+n > helloFrame:
 		w.turnAway(slot)
 		return

@@ -66,14 +66,12 @@ func (w *worker) refused(c *conn) {
 // read takes what came on an answered connection, or on one that waits for its
 // answer. It returns true if more may be there.
 func (w *worker) read(c *conn) bool {
-	n, err := unix.Read(int(c.fd), w.scratch[:])
+	n, err := w.fill(c)
 	if err == unix.EAGAIN {
 		return false
 	}
 	now := w.clock.Now()
 	switch {
-	case err == unix.EINTR:
-		return true
 	case err != nil:
 		w.broken(c, now, err)
 		return false
@@ -94,6 +92,16 @@ func (w *worker) read(c *conn) bool {
 		w.frame(c, now)
 	}
 	return c.state != stDead
+}
+
+// fill reads what is there into the scratch buffer.
+func (w *worker) fill(c *conn) (int, error) {
+	for {
+		n, err := unix.Read(int(c.fd), w.scratch[:])
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
 }
 
 // frame acts on a whole short frame.
