@@ -324,3 +324,32 @@ func TestRanksThatDidNotBegin(t *testing.T) {
 		t.Errorf("a rank that was broken off: %+v", r)
 	}
 }
+
+// Whatever is read can be written, printed and diagnosed.
+func FuzzDecode(f *testing.F) {
+	st := story{procs: 2, k: 1, hosts: 2, conns: 1, rounds: 1, seed: 1, failTo: 1, lateRank: rank.None, leakProc: 1, deadConns: 1}
+	f.Add(encode(f, st.document(f)))
+	f.Add([]byte(`{"schema":"rankstorm.result/1","exit":{"code":3},"phases":[{"phase":"connect","steps":[{"max_edge":{}}]}],"barriers":[{}],"resources":[{}]}`))
+	f.Add([]byte(`{"schema":"rankstorm.result/1","exit":{},"phases":[{"wall_ns":-9223372036854775808,"ranks":[{"late_ns":9223372036854775807},{}]}]}`))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		d, err := Decode(bytes.NewReader(in))
+		if err != nil {
+			return
+		}
+		Diagnose(d)
+		d.Verdict()
+		for _, columns := range []int{0, 1, 80} {
+			if err := WriteTable(&bytes.Buffer{}, d, TableOptions{Columns: columns, Color: columns == 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		once := encode(t, d)
+		back, err := Decode(bytes.NewReader(once))
+		if err != nil {
+			t.Fatalf("own document refused: %v", err)
+		}
+		if !bytes.Equal(once, encode(t, back)) {
+			t.Fatal("encoding is not stable")
+		}
+	})
+}
