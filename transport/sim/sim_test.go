@@ -93,7 +93,7 @@ func TestBurstInBubble(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := sim.NewFabric(sim.FabricConfig{Seed: 1, Steps: steps, Latency: 50 * time.Microsecond, Jitter: 20 * time.Microsecond})
-				const ranks, each = 100, 20
+				const ranks, each = 200, 20
 				to := open(t, f, "target")
 				if err := to.w.Reserve(0, ranks*each); err != nil {
 					t.Fatal(err)

@@ -78,7 +78,7 @@ func Run(t *testing.T, h Harness) {
 				}
 				dog := time.AfterFunc(watchdog, func() {
 					buf := make([]byte, 1<<20)
-					os.Stderr.Write(buf[:runtime.Stack(buf, true)])
+					fmt.Fprintf(os.Stderr, "%s\n", buf[:runtime.Stack(buf, true)])
 					panic(fmt.Sprintf("transporttest: %s hangs; nothing but Wait may block. The rule: %s", st.name, st.rule))
 				})
 				defer dog.Stop()
@@ -178,7 +178,7 @@ func held(ep transport.Endpoint) transport.Counters {
 
 // poll lets every rank act once and says whether anything happened.
 func (k *kit) poll() bool {
-	any := false
+	active := false
 	for _, r := range k.ranks {
 		if r.dead {
 			continue
@@ -188,10 +188,10 @@ func (k *kit) poll() bool {
 			for i := range n {
 				s.take(&k.ev[i])
 			}
-			any = any || n > 0
+			active = active || n > 0
 		}
 	}
-	return any
+	return active
 }
 
 // until polls until cond holds.

@@ -1,6 +1,7 @@
 package transporttest
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -159,7 +160,7 @@ func storm(k *kit) {
 // storm connects, serves its share of requests and says what went wrong.
 func (s *side) storm(n int) string {
 	if got, err := s.w.Start(transport.StepConnect, 0, n, nil); got != n {
-		for err == transport.ErrAgain { // go on once the queue has drained
+		for errors.Is(err, transport.ErrAgain) { // go on once the queue has drained
 			if fault := s.serve(); fault != "" {
 				return fault
 			}
