@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -133,5 +134,24 @@ func TestBurstInBubble(t *testing.T) {
 				to.ep.Close()
 			})
 		})
+	}
+}
+
+func TestFullQueueAsksToPoll(t *testing.T) {
+	f := sim.NewFabric(sim.FabricConfig{QueueDepth: 10})
+	r := open(t, f, "rank")
+	defer r.ep.Close()
+	if err := r.w.Reserve(25, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{10, 10, 5} {
+		first := transport.Conn(r.ep.Counters().Conns)
+		n, err := r.w.Start(transport.StepCreateID, first, 25-int(first), nil)
+		if n != want || (err == nil) != (want == 5) || err != nil && !errors.Is(err, transport.ErrAgain) {
+			t.Errorf("from connection %d: %d begun, %v; want %d and ErrAgain until all are", first, n, err, want)
+		}
+		if got := r.w.Poll(r.ev); got != want {
+			t.Errorf("%d events, want %d", got, want)
+		}
 	}
 }

@@ -14,7 +14,7 @@ var failureTests = []subtest{
 	{"KilledBeforeProbe", "a probe to a target that died since fails, with one event", func(k *kit) { targetGone(k, beforeProbe, true) }},
 	{"KilledWhileIdle", "the death of an idle connection's peer is told once, as EventPeerClosed", func(k *kit) { targetGone(k, whileIdle, true) }},
 	{"KilledInDisconnect", "disconnect from a target that dies meanwhile ends with one event", func(k *kit) { targetGone(k, inDisconnect, true) }},
-	{"TargetDestroys", "a target that destroys its side first is told to the initiator as EventPeerClosed, disconnect then yields one event", targetDestroys},
+	{"TargetDestroys", "a target that destroys its side first is told to the initiator as EventPeerClosed; a probe then fails, and disconnect yields one event", targetDestroys},
 	{"InitiatorKilled", "the target is told of an initiator's death once, as peer disconnect or EventPeerClosed", initiatorKilled},
 	{"Abandon", "after Abandon nothing is reported but destroy, and the connection is counted until then", abandon},
 	{"CloseWithOpenConnections", "Close aborts what is open and releases it; Close again does nothing", closeOpen},
@@ -141,7 +141,7 @@ func (s *side) closedAll(n int) bool {
 }
 
 func targetDestroys(k *kit) {
-	const n = 3
+	const n, probed = 4, 2
 	from, to := k.open("from", 1), k.open("to", 1)
 	f, t := from.sides[0], to.sides[0]
 	t.reserve(0, n)
@@ -151,6 +151,10 @@ func targetDestroys(k *kit) {
 	k.until("accept", func() bool { return to.count(transport.StepAccept) == n })
 	t.destroy(0, n)
 	k.until("EventPeerClosed on every connection", func() bool { return f.closedAll(n) })
+	f.run(transport.StepProbe, 0, probed)
+	for c := range probed {
+		f.wantFailed(c, []transport.Step{transport.StepProbe}, gone...)
+	}
 	f.run(transport.StepDisconnect, 0, n)
 	k.quiet(5 * time.Millisecond)
 	f.destroy(0, n)

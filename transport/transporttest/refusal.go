@@ -18,6 +18,7 @@ var refusalTests = []subtest{
 	{"Unreachable", "an address without a host behind it fails in resolve or connect", unreachable},
 	{"MalformedAddress", "Assign refuses what is no address of the provider", malformed},
 	{"NotAccepting", "requests wait while Accepting is off and are taken once it is on", notAccepting},
+	{"OneWorkerAccepts", "while Accepting is off at one worker the endpoint's others take the requests", oneAccepts},
 }
 
 func absentSteps(k *kit) {
@@ -257,4 +258,21 @@ func notAccepting(k *kit) {
 	t.w.Accepting(true)
 	f.await(transport.StepConnect, 0, n)
 	f.established(0, n)
+}
+
+func oneAccepts(k *kit) {
+	const n = 20
+	from, to := k.open("from", 1), k.open("to", 2)
+	f := from.sides[0]
+	for _, t := range to.sides {
+		t.reserve(0, n)
+	}
+	to.sides[0].w.Accepting(false)
+	f.reserve(n, 0)
+	f.connect(0, n, to.addr)
+	f.established(0, n)
+	if got := len(to.sides[0].requests); got != 0 {
+		k.broken("%d requests were taken by the worker whose Accepting is off", got)
+	}
+	k.hellos(to, []*rank{from})
 }
