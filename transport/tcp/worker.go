@@ -15,7 +15,7 @@ const (
 	listenSlot = -2 // of the listener among the epoll events
 
 	batch       = 256 // descriptors looked at in one poll
-	acceptBatch = 64  // requests taken in one poll
+	acceptBatch = 8   // requests taken in one poll: more would keep the first from its answer, fewer cost calls
 	perReady    = 4   // events that one ready descriptor can give
 
 	spare         = 64               // half-open sockets beside the expected connections
