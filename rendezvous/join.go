@@ -42,13 +42,26 @@ const (
 // (the job did not form within JoinTimeout; the text says who is missing),
 // KindLost (a process died while the table was handed out). If ctx ends, Join
 // returns its cause. In any case all that Join started has ended when it
-// returns an error, and will end with Group.Close otherwise.
+// returns an error, and will end with Group.Close otherwise; that holds for
+// cfg.Listener and cfg.Packet too.
 func Join(ctx context.Context, cfg Config) (*Group, error) {
 	j, err := newJoiner(cfg)
+	var g *Group
+	if err == nil {
+		if g, err = j.run(ctx); err != nil {
+			j.endLife()
+		}
+	}
 	if err != nil {
+		if cfg.Listener != nil {
+			cfg.Listener.Close()
+		}
+		if cfg.Packet != nil {
+			cfg.Packet.Close()
+		}
 		return nil, err
 	}
-	return j.run(ctx)
+	return g, nil
 }
 
 // outcome ends a Join.

@@ -385,7 +385,7 @@ func (s *spawn) announce(c *spawned) {
 	if ws, ok := c.state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		end.Signal = int(ws.Signal())
 	}
-	if end.Code == 0 || c.ours {
+	if end.Code == 0 || c.ours || len(s.sent) > 0 { // after a signal all know why they end
 		return
 	}
 	for _, other := range s.children {
