@@ -353,3 +353,18 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestMissingProcessesAreTold(t *testing.T) {
+	d := NewDocument(Meta{Procs: 70, RanksPerProc: 1})
+	for i, covers := range [][]uint64{{^uint64(0), 1<<6 - 1}, {^uint64(0) &^ 0b1010, 1<<6 - 1}, {^uint64(0)}} {
+		s := &Summary{Seq: int32(i), Phase: []string{"create", "connect", "connect"}[i], Round: int32(i), Covers: covers}
+		if err := d.AddSlot(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Finish(Exit{})
+	want := []string{"connect: figures of 8 processes are missing (1,3,64-69)"}
+	if !slices.Equal(d.Warnings, want) {
+		t.Errorf("warnings %q, want %q", d.Warnings, want)
+	}
+}
