@@ -106,7 +106,7 @@ func (j *joiner) askAgent(ctx context.Context, conn net.Conn, seq uint32) (answe
 	if answer == frameSpoken {
 		conn.SetDeadline(time.Time{})
 		var more [1]byte
-		conn.Read(more[:])
+		_, _ = conn.Read(more[:]) // nothing more is said: this is its end
 	}
 	return answer
 }
@@ -145,7 +145,7 @@ func (j *joiner) serveAgent(ctx context.Context, ln net.Listener) {
 			}
 			mu.Unlock()
 			if full {
-				writeFrame(conn, frameFull, nil)
+				_ = writeFrame(conn, frameFull, nil) // if it is gone it needs no answer
 				return
 			}
 			defer func() {
@@ -156,7 +156,7 @@ func (j *joiner) serveAgent(ctx context.Context, ln net.Listener) {
 			j.gossip().speakFor(e)
 			if writeFrame(conn, frameSpoken, nil) == nil {
 				conn.SetDeadline(time.Time{})
-				r.ReadByte() // the process says nothing more: this is its end
+				_, _ = r.ReadByte() // the process says nothing more: this is its end
 			}
 		})
 	}

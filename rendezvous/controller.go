@@ -48,7 +48,7 @@ type knockLink struct {
 	out *outbox
 }
 
-func (l *knockLink) send(kind byte, v any) { writeMessage(l.out, kind, v) } // a broken link is seen by its reader
+func (l *knockLink) send(kind byte, v any) { _ = writeMessage(l.out, kind, v) } // a broken link is seen by its reader
 
 // startController makes this process the controller; ln is the controller port.
 func startController(j *joiner, ln net.Listener) (*controller, error) {
@@ -113,7 +113,7 @@ func (c *controller) converse(conn net.Conn) {
 	link := &knockLink{out: out}
 	if refusal := c.admit(&k, link); refusal != "" {
 		link.send(frameTurnAway, turnAway{Text: refusal})
-		out.flush(refuseFlush)
+		_ = out.flush(refuseFlush) // the refusal is said; a peer that does not read it has had its chance
 		return
 	}
 	conn.SetReadDeadline(time.Time{})
@@ -197,7 +197,7 @@ func (c *controller) trySeal() {
 		c.failLocked(rank.Errorf(rank.KindInternal, "cannot encode the rank table: %w", err))
 		return
 	}
-	writeFrame(c.links[table.Procs[0].Nonce].out, frameTakeTable, body)
+	_ = writeFrame(c.links[table.Procs[0].Nonce].out, frameTakeTable, body) // a broken link is seen by its reader
 }
 
 // left hears that a link ended. cause is what the process said about it.
@@ -309,7 +309,7 @@ func (c *controller) close() {
 	c.mu.Unlock()
 	until := time.Now().Add(refuseFlush)
 	for _, l := range links {
-		l.out.flush(max(0, time.Until(until)))
+		_ = l.out.flush(max(0, time.Until(until)))
 	}
 	c.mu.Lock()
 	for conn := range c.conns {

@@ -37,7 +37,9 @@ func Inherited() (*Inheritance, error) {
 	if text == "" {
 		return nil, nil
 	}
-	os.Unsetenv(spawnEnv)
+	if err := os.Unsetenv(spawnEnv); err != nil {
+		return nil, rank.Errorf(rank.KindInternal, "cannot unset %s: %w", spawnEnv, err)
+	}
 	broken := func(err error) error {
 		return rank.Errorf(rank.KindUsage, "%s=%s does not name what a parent left: %w; unset it", spawnEnv, text, err)
 	}

@@ -173,7 +173,7 @@ func newJoiner(cfg Config) (*joiner, error) {
 // runID names a run: UTC time and 4 random bytes.
 func runID(now time.Time) string {
 	var b [4]byte
-	rand.Read(b[:]) // never fails (Go 1.24)
+	_, _ = rand.Read(b[:]) // never fails (Go 1.24)
 	return now.UTC().Format("20060102T150405Z") + "-" + hex.EncodeToString(b[:])
 }
 
@@ -342,9 +342,9 @@ func (j *joiner) hangUp(kind byte, v any) {
 	}
 	j.link.SetWriteDeadline(time.Now().Add(time.Second))
 	if v == nil {
-		writeFrame(j.link, kind, nil)
+		_ = writeFrame(j.link, kind, nil) // a courtesy: the controller sees the end of the link as well
 	} else {
-		writeMessage(j.link, kind, v)
+		_ = writeMessage(j.link, kind, v)
 	}
 	j.link.Close()
 	j.link = nil

@@ -248,7 +248,7 @@ func (s *spawn) start() error {
 		}
 		s.children = append(s.children, c)
 		go func() {
-			c.cmd.Wait() // its error is in ProcessState
+			_ = c.cmd.Wait() // what it says is in ProcessState
 			s.exits <- spawnExit{c, c.cmd.ProcessState}
 		}()
 	}
@@ -311,14 +311,14 @@ func (c *spawned) tell(v any) {
 		return // plain structs of numbers, strings and bytes always encode
 	}
 	c.pipe.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	c.pipe.Write(append(line, '\n'))
+	_, _ = c.pipe.Write(append(line, '\n'))
 }
 
 func (s *spawn) signalAll(sig syscall.Signal) {
 	s.sent[sig] = true
 	for _, c := range s.children {
 		if c.state == nil {
-			c.cmd.Process.Signal(sig)
+			_ = c.cmd.Process.Signal(sig) // it may have ended just now
 		}
 	}
 }
@@ -428,7 +428,7 @@ func (s *spawn) killRest() {
 	for _, c := range s.children {
 		if c.state == nil && !c.ours {
 			c.ours = true
-			c.cmd.Process.Kill()
+			_ = c.cmd.Process.Kill()
 		}
 	}
 }
