@@ -1,7 +1,7 @@
 # One name per thing a person does here; .ci/run calls the same ones.
 GO      ?= go
 BIN     ?= bin/rankstorm
-LINT    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOLANGCI ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 10s
 
 .PHONY: all build static test lint fmt cover fuzz-short bench clean
@@ -21,7 +21,7 @@ test:
 # The linter is a tool of its own module: go run fetches and caches it, go.mod does not know it.
 lint:
 	$(GO) vet ./...
-	$(GO) run $(LINT) run ./...
+	$(GO) run $(GOLANGCI) run ./...
 
 fmt:
 	gofmt -w $$(git ls-files '*.go')
