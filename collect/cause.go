@@ -246,8 +246,8 @@ func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 }
 
 // blame names the rank that most failures have in common: as the peer, if the
-// listed edges show that four of five go to one target, else as the rank whose
-// own steps failed.
+// listed edges show that four of five go to one target, else as the rank with at
+// least half of the failed steps. An even spread blames nobody.
 func (c *Cause) blame(d *Document, p PhaseDoc, byRank map[rank.Rank]int64, n int64, hosts map[rank.Rank]string) {
 	name := func(r rank.Rank, text string, k int64) {
 		c.Rank, c.Host = &r, hosts[r]
@@ -267,8 +267,16 @@ func (c *Cause) blame(d *Document, p PhaseDoc, byRank map[rank.Rank]int64, n int
 			return
 		}
 	}
-	if r, k := largest(byRank); k > 0 {
+	failing := 0
+	for _, k := range byRank {
+		if k > 0 {
+			failing++
+		}
+	}
+	if r, k := largest(byRank); 2*k >= n {
 		name(r, "at", k)
+	} else if failing > 1 {
+		c.Evidence += fmt.Sprintf(", spread over %s ranks", formatCount(int64(failing)))
 	}
 }
 

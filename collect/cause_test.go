@@ -155,3 +155,12 @@ func TestStragglersAreGroupedAndRanked(t *testing.T) {
 		t.Errorf("causes %+v", got)
 	}
 }
+
+func TestEvenFailuresBlameNobody(t *testing.T) {
+	d := &Document{RanksPerProc: 1, Phases: []PhaseDoc{{Phase: "connect", Steps: []StepDoc{{Step: "connect", Failures: map[string]int64{"closed": 24},
+		PerRank: []PerRankDoc{{Rank: 0, Failed: 8}, {Rank: 1, Failed: 8}, {Rank: 2}, {Rank: 3, Failed: 8}}}}}}}
+	got := Diagnose(d)
+	if len(got) != 1 || got[0].Rank != nil || got[0].Evidence != "connect: 24 failures (closed 24), spread over 3 ranks" {
+		t.Errorf("causes %+v", got)
+	}
+}
