@@ -56,7 +56,7 @@ func TestWithParent(t *testing.T) {
 		want := rank.Errorf(rank.KindLost, "gone")
 		p.lost <- want
 		<-ctx.Done()
-		if got := context.Cause(ctx); got != want { //nolint:errorlint // the very value
+		if got := context.Cause(ctx); got != want {
 			t.Errorf("got %v", got)
 		}
 	})
