@@ -101,7 +101,7 @@ func (e *Error) Error() string {
 	if e.Phase != "" {
 		part("%s", e.Phase)
 	}
-	if e.Step != "" {
+	if e.Step != "" && e.Step != e.Phase { // "connect" is both
 		part("%s", e.Step)
 	}
 	if e.Peer >= 0 {

@@ -92,14 +92,14 @@ func (p *process) report() error {
 			p.say("the table could not be printed: %v", err)
 		}
 	}
-	if r.code == 0 {
+	if doc.Exit.Code == 0 {
 		return failed
 	}
 	e := r.cause
 	if e == nil {
 		e = rank.Errorf(rank.KindFailed, "%s", doc.Exit.Text)
 	}
-	return withCode(e, r.code)
+	return withCode(e, doc.Exit.Code)
 }
 
 // table80 prints the table and where the document is.

@@ -212,7 +212,8 @@ func (rk *localRank) edges(s *collect.Summary) {
 			sum.Established++
 			sum.SumNS += end - begin
 			sum.MaxNS = max(sum.MaxNS, end-begin)
-		} else if w.state[c] == connFailed {
+		}
+		if w.state[c] == connFailed { // before it was established or after
 			sum.Failed++
 		}
 	}

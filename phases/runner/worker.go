@@ -475,13 +475,22 @@ func (w *worker) handle(ev *transport.Event) {
 	case transport.EventRequest:
 		w.request(ev)
 	case transport.EventPeerClosed:
-		if w.state[c] == connLive && c < w.out {
-			w.fail(c, w.waiting, transport.CauseClosed, nil)
-			if c >= w.next && c < w.end && !w.passed[c] {
-				w.inflight++ // it was counted on, and will not be begun any more
-				w.through(c)
-			}
-		}
+		w.peerClosed(c)
+	}
+}
+
+// peerClosed handles a connection whose peer went away on its own. If the running step is under way on it, the
+// provider reports that step as failed and nothing is to be done here.
+func (w *worker) peerClosed(c int) {
+	switch {
+	case c >= w.out || w.state[c] != connLive:
+	case c >= w.next && c < w.end: // the running step counted on it and will not begin it any more
+		w.fail(c, w.waiting, transport.CauseClosed, nil)
+		w.inflight++
+		w.through(c)
+	case w.passed[c] || c >= w.end: // what the step measured stays measured; the connection is lost all the same
+		w.state[c] = connFailed
+		w.lose(c, w.waiting, transport.CauseClosed, nil)
 	}
 }
 
@@ -525,6 +534,11 @@ func (w *worker) fail(c int, s transport.Step, cause transport.Cause, err error)
 			w.stamps.Fail(c, s, cause)
 		}
 	}
+	w.lose(c, s, cause, err)
+}
+
+// lose counts a failed connection and keeps the first few in words.
+func (w *worker) lose(c int, s transport.Step, cause transport.Cause, err error) {
 	w.failed++
 	if c < w.out {
 		w.lost++
