@@ -265,8 +265,21 @@ func (j *joiner) end(o outcome) {
 	}
 }
 
+// told is a failure that the controller tells the user about.
+type told struct{ cause *rank.Error }
+
+func (t told) Error() string { return t.cause.Error() }
+func (t told) Unwrap() error { return t.cause }
+
+// Told says that an error of Join concerns the whole job and that the
+// controller, which is in touch, tells the user about it: once is enough.
+func Told(err error) bool {
+	var t told
+	return errors.As(err, &t)
+}
+
 // timedOut says why the job did not form.
-func (j *joiner) timedOut() *rank.Error {
+func (j *joiner) timedOut() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	limit := j.cfg.JoinTimeout
@@ -276,7 +289,7 @@ func (j *joiner) timedOut() *rank.Error {
 	case j.controller != nil:
 		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: %s", limit, j.controller.missing())
 	case j.facts != "":
-		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: controller (%s) said: %s", limit, j.toldBy, j.facts)
+		return told{rank.Errorf(rank.KindRendezvous, "the job did not form within %v: controller (%s) said: %s", limit, j.toldBy, j.facts)}
 	case j.toldBy != "":
 		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: the controller (%s) is still waiting for others", limit, j.toldBy)
 	}

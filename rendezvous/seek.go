@@ -293,7 +293,7 @@ func (j *joiner) follow(ctx context.Context, conn net.Conn, r *bufio.Reader) err
 			if err := decode(body, cause); err != nil {
 				return rank.Errorf(rank.KindRendezvous, "the controller gave up: %w", err)
 			}
-			return cause
+			return told{cause}
 		}
 	}
 }

@@ -36,6 +36,9 @@ func Run(ctx context.Context, cfg Config) error {
 	rc.Clock = cfg.Clock
 	group, err := rendezvous.Join(ctx, rc)
 	if err != nil {
+		if rendezvous.Told(err) {
+			return quiet{err}
+		}
 		return err
 	}
 	defer group.Close()
