@@ -35,6 +35,8 @@ type Config struct {
 	Workers   int      // ≥ 1
 	Device    string   // provider specific
 	Options   map[string]string
+	// Park lets Wait sleep without holding a thread, for many more workers than cores; a wake-up takes a little longer.
+	Park bool
 	// Busy is how long Wait polls without sleeping before it sleeps, 0 = sleep at once.
 	Busy time.Duration
 }

@@ -41,7 +41,7 @@ func (p *process) open() error {
 		rk.in = int(in)
 		tc := transport.Config{
 			Clock: p.clock, Name: fmt.Sprintf("rank %d", rk.rank),
-			Bind: []string{rk.bind}, Advertise: rk.bind, Workers: p.spec.Threads,
+			Bind: []string{rk.bind}, Advertise: rk.bind, Workers: p.spec.Threads, Park: p.crowded,
 		}
 		if err := p.cfg.Provider.Probe(tc); err != nil {
 			return rk.wrap(phases.Create, "probe", rank.None, err)

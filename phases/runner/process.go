@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rankstorm/collect"
@@ -45,6 +46,7 @@ const (
 	workIdle      workStage = iota
 	workPreparing           // cmdPrepare is out
 	workReady
+	workArmed    // crowded: waits for the agreed start
 	workRunning  // cmdBegin is out
 	workStopping // stop is set, summaries wait for the last worker
 )
@@ -63,6 +65,10 @@ type process struct {
 	ranks   []*localRank
 	steps   transport.StepSet
 	spin    time.Duration
+	// crowded says that there are more workers on this host than cores. Then they sleep without threads, and hear of a
+	// slot only when it starts: waking them before would keep the go itself from those who have not heard it yet.
+	crowded bool
+	lock    bool // a thread for each worker
 	sched   *phases.Schedule
 	deal    int     // workers of a rank that connections are dealt to
 	storms  *storms // rate only: who initiates how much
@@ -82,9 +88,12 @@ type process struct {
 	memberWake int64      // root's clock, 0 none
 	rootWake   int64
 
+	pending [resKinds]atomic.Int32 // workers that have not yet answered
+	stopped bool                   // all workers stand still
+	release *time.Timer            // crowded: commands go out at the agreed start
+
 	slot     phases.Slot
 	stage    workStage
-	left     [resStopped + 1]int // workers that have not yet answered, by answer
 	aborting bool
 	lossTold bool  // no hold begins any more
 	readyAt  int64 // own clock
@@ -121,9 +130,12 @@ func (p *process) drive(ctx context.Context) {
 	done := ctx.Done()
 	for !p.over() {
 		p.arm(timer)
-		var hold <-chan time.Time
+		var hold, release <-chan time.Time
 		if p.hold != nil {
 			hold = p.hold.C
+		}
+		if p.release != nil {
+			release = p.release.C
 		}
 		select {
 		case ev := <-p.group.Events():
@@ -135,6 +147,9 @@ func (p *process) drive(ctx context.Context) {
 		case <-hold:
 			p.hold = nil
 			p.reportDone()
+		case <-release:
+			p.release = nil
+			p.start()
 		case <-progress.C:
 			p.progress()
 		case <-done:
@@ -315,7 +330,24 @@ func (p *process) prepare(s phases.Slot) {
 			return
 		}
 	}
-	p.command(command{kind: cmdPrepare, slot: s}, resReady)
+	for _, rk := range p.ranks {
+		for _, w := range rk.workers {
+			w.reset(s)
+		}
+	}
+	if prepares(s.Phase) {
+		p.expect(resReady)
+		p.command(command{kind: cmdPrepare, slot: s})
+		return
+	}
+	p.ready()
+}
+
+// ready says that this process can start the slot.
+func (p *process) ready() {
+	p.stage = workReady
+	p.readyAt = p.clock.Now()
+	p.step(phases.MemberInput{Kind: phases.MLocalReady, Seq: p.slot.Seq})
 }
 
 // impossible ends the job because this process cannot go on.
@@ -329,11 +361,25 @@ func (p *process) impossible(err error) {
 	p.step(phases.MemberInput{Kind: phases.MCancel, Cause: e})
 }
 
-// command sends to every worker and expects its answers.
-func (p *process) command(c command, answers ...resultKind) {
-	for _, a := range answers {
-		p.left[a] = len(p.ranks) * p.spec.Threads
+// expect begins to count answers.
+func (p *process) expect(kinds ...resultKind) {
+	for _, k := range kinds {
+		p.pending[k].Store(int32(len(p.ranks) * p.spec.Threads))
 	}
+}
+
+// answer is called by the workers. Only the last one of a kind reaches the driver, and failures.
+func (p *process) answer(kind resultKind, seq int32, err error) {
+	if err != nil {
+		p.results <- result{kind: kind, seq: seq, err: err}
+	}
+	if p.pending[kind].Add(-1) == 0 {
+		p.results <- result{kind: kind, seq: seq}
+	}
+}
+
+// command sends to every worker.
+func (p *process) command(c command) {
 	for _, rk := range p.ranks {
 		c.delay = rk.delay(c.slot.Phase)
 		for _, w := range rk.workers {
@@ -347,47 +393,71 @@ func (p *process) begin(seq int32, t int64) {
 	if seq != p.slot.Seq || p.stage != workReady {
 		return
 	}
-	offset, _ := p.group.Offset()
-	p.stage, p.at, p.goAt = workRunning, t, p.heard
+	p.at, p.goAt = t, p.heard
 	if p.root != nil {
 		p.goAt = p.clock.Now()
 	}
-	p.command(command{kind: cmdBegin, slot: p.slot, at: t - offset}, resDone, resStopped)
-}
-
-// result takes a worker's answer. Only the last of a kind matters.
-func (p *process) result(r result) {
-	if r.err != nil && p.lastErr == nil {
-		p.impossible(r.err)
-	}
-	p.left[r.kind]--
-	if p.left[r.kind] > 0 {
+	if p.crowded {
+		p.stage = workArmed
+		p.release = time.NewTimer(time.Duration(t - p.now()))
 		return
 	}
-	switch {
-	case r.kind == resReady && p.stage == workPreparing:
-		p.stage = workReady
-		p.readyAt = p.clock.Now()
+	p.start()
+}
+
+// start sends the workers off; they wait for T themselves.
+func (p *process) start() {
+	offset, _ := p.group.Offset()
+	p.stage, p.stopped = workRunning, false
+	p.expect(resDone, resStopped)
+	p.command(command{kind: cmdBegin, slot: p.slot, at: p.at - offset})
+}
+
+// result takes the workers' answer.
+func (p *process) result(r result) {
+	if r.err != nil {
 		if p.lastErr == nil {
-			p.step(phases.MemberInput{Kind: phases.MLocalReady, Seq: p.slot.Seq})
+			p.impossible(r.err)
 		}
-	case r.kind == resReady && p.stage == workStopping, r.kind == resStopped && p.stage == workStopping:
-		p.summarise()
-	case r.kind == resDone && p.stage == workRunning:
-		for _, rk := range p.ranks {
-			if rk.err != nil && p.lastErr == nil {
-				p.impossible(rk.wrap(p.slot.Phase, "listen", rank.None, rk.err))
-				return
-			}
-		}
-		for _, h := range p.spec.Holds {
-			if h.Phase == p.slot.Phase && !p.lossTold {
-				p.holdFor(h)
-				return
-			}
-		}
-		p.reportDone()
+		return
 	}
+	switch r.kind {
+	case resReady:
+		switch {
+		case p.stage == workStopping:
+			p.summarise()
+		case p.lastErr == nil:
+			p.ready()
+		default:
+			p.stage = workReady
+		}
+	case resStopped:
+		p.stopped = true
+		if p.stage == workStopping {
+			p.summarise()
+		}
+	case resDone:
+		if p.stage == workRunning {
+			p.workDone()
+		}
+	}
+}
+
+// workDone follows the last worker's own work.
+func (p *process) workDone() {
+	for _, rk := range p.ranks {
+		if rk.err != nil && p.lastErr == nil {
+			p.impossible(rk.wrap(p.slot.Phase, "listen", rank.None, rk.err))
+			return
+		}
+	}
+	for _, h := range p.spec.Holds {
+		if h.Phase == p.slot.Phase && !p.lossTold {
+			p.holdFor(h)
+			return
+		}
+	}
+	p.reportDone()
 }
 
 // holdFor tells who waits and waits, as --hold asks.
@@ -429,16 +499,20 @@ func (p *process) collect(out phases.MemberOutput) {
 	}
 	was := p.stage
 	p.stage = workStopping
-	switch was {
-	case workRunning:
+	switch {
+	case was == workPreparing: // summarised when the last worker is ready
+	case was == workRunning && !p.stopped:
 		for _, rk := range p.ranks {
 			for _, w := range rk.workers {
 				w.stop.Store(true)
 				w.tw.Wake()
 			}
 		}
-	case workPreparing: // summarised when the last worker is ready
 	default:
+		if p.release != nil {
+			p.release.Stop()
+			p.release = nil
+		}
 		p.summarise()
 	}
 }

@@ -68,10 +68,7 @@ func (p *process) run(ctx context.Context, group Group) error {
 	if err != nil {
 		return err
 	}
-	host := p.table.HostOf(p.first())
-	if len(p.table.HostRanks(host))*p.spec.Threads <= p.cfg.CPUs {
-		p.spin = spinLast
-	}
+	p.share(len(p.table.HostRanks(p.table.HostOf(p.first()))))
 	p.deal = p.spec.Shape.Workers(p.spec.Threads)
 	if p.spec.Shape.Kind == phases.Rate {
 		p.storms = newStorms(topo, p.table.Size(), p.spec.Connections)
@@ -104,6 +101,19 @@ func (p *process) run(ctx context.Context, group Group) error {
 		return p.report()
 	}
 	return p.leave()
+}
+
+// share decides how this process's workers wait, given how many ranks share the host.
+func (p *process) share(ranksOnHost int) {
+	if p.cfg.CPUs <= 0 {
+		return
+	}
+	workers := ranksOnHost * p.spec.Threads
+	p.crowded = workers > 8*p.cfg.CPUs
+	p.lock = !p.crowded
+	if workers <= p.cfg.CPUs {
+		p.spin = spinLast
+	}
 }
 
 // first is the lowest rank of this process.

@@ -34,7 +34,6 @@ type commandKind uint8
 const (
 	cmdPrepare commandKind = iota + 1
 	cmdBegin
-	cmdQuit
 )
 
 type command struct {
@@ -47,16 +46,17 @@ type command struct {
 type resultKind uint8
 
 const (
-	resReady   resultKind = iota + 1 // preparation over
-	resDone                          // own initiator work over, still serving
-	resStopped                       // no longer serving; the stamps may be read
+	resReady   resultKind = iota // preparation over
+	resDone                      // own initiator work over, perhaps still serving
+	resStopped                   // no longer serving; the stamps may be read
+	resKinds
 )
 
+// result says that the last worker of the process has answered, or that one failed.
 type result struct {
-	w    *worker
 	kind resultKind
 	seq  int32
-	err  error // resReady only: the job cannot go on
+	err  error // the job cannot go on; more answers follow
 }
 
 // incoming is an accepted connection as its hello told.
@@ -125,27 +125,39 @@ func (w *worker) reset(s phases.Slot) {
 	}
 }
 
-// loop runs until cmdQuit.
+// loop runs until its commands end.
 func (w *worker) loop() {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	defer w.rk.p.workers.Done()
+	p := w.rk.p
+	if p.lock {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
+	defer p.workers.Done()
 	for c := range w.cmds {
 		switch c.kind {
 		case cmdPrepare:
-			w.reset(c.slot)
-			err := w.prepare(c.slot)
-			w.rk.p.results <- result{w: w, kind: resReady, seq: c.slot.Seq, err: err}
+			p.answer(resReady, c.slot.Seq, w.prepare(c.slot))
 		case cmdBegin:
 			w.begin(c)
-			w.rk.p.results <- result{w: w, kind: resDone, seq: c.slot.Seq}
+			if !serves(c.slot.Phase) {
+				p.answer(resStopped, c.slot.Seq, nil)
+				p.answer(resDone, c.slot.Seq, nil)
+				continue
+			}
+			p.answer(resDone, c.slot.Seq, nil)
 			w.serve()
-			w.rk.p.results <- result{w: w, kind: resStopped, seq: c.slot.Seq}
-		case cmdQuit:
-			return
+			p.answer(resStopped, c.slot.Seq, nil)
 		}
 	}
 }
+
+// serves says whether peers need this rank in a phase after its own work is over.
+func serves(ph phases.Token) bool {
+	return ph == phases.Connect || ph == phases.Probe || ph == phases.Disconnect
+}
+
+// prepares says whether a phase has untimed work before it.
+func prepares(ph phases.Token) bool { return ph == phases.Create || ph == phases.Resolve }
 
 // prepare does the untimed work before a slot.
 func (w *worker) prepare(s phases.Slot) error {

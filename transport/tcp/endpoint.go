@@ -18,6 +18,7 @@ type endpoint struct {
 	settings
 	clock   transport.Clock
 	busy    int64 // ns
+	park    bool
 	table   *descriptorTable
 	workers []*worker
 

@@ -9,20 +9,23 @@ import (
 
 func TestConformance(t *testing.T) {
 	for _, a := range localAddrs(t) {
-		t.Run(a, func(t *testing.T) {
-			transporttest.Run(t, transporttest.Harness{
-				Open: func(t testing.TB, name string, workers int) (transport.Endpoint, transport.Clock) {
-					cfg := config(a)
-					cfg.Name, cfg.Workers = name, workers
-					e, err := New().Open(cfg)
-					if err != nil {
-						t.Fatal(err)
-					}
-					return e, cfg.Clock
-				},
-				Steps:   New().Steps(),
-				OpenFDs: func() int { return openFDs(t) },
-			})
-		})
+		t.Run(a, func(t *testing.T) { conform(t, a, false) })
 	}
+	t.Run("parked", func(t *testing.T) { conform(t, "127.0.0.1", true) })
+}
+
+func conform(t *testing.T, a string, park bool) {
+	transporttest.Run(t, transporttest.Harness{
+		Open: func(t testing.TB, name string, workers int) (transport.Endpoint, transport.Clock) {
+			cfg := config(a)
+			cfg.Name, cfg.Workers, cfg.Park = name, workers, park
+			e, err := New().Open(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e, cfg.Clock
+		},
+		Steps:   New().Steps(),
+		OpenFDs: func() int { return openFDs(t) },
+	})
 }

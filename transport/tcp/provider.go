@@ -66,7 +66,7 @@ func (p *provider) Open(cfg transport.Config) (transport.Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &endpoint{settings: s, clock: cfg.Clock, busy: int64(cfg.Busy), table: &p.table}
+	e := &endpoint{settings: s, clock: cfg.Clock, busy: int64(cfg.Busy), park: cfg.Park, table: &p.table}
 	e.listener.Store(-1)
 	for i := range cfg.Workers {
 		w, err := newWorker(e, i, cfg.Workers)

@@ -65,6 +65,12 @@ func newWorker(e *endpoint, idx, of int) (*worker, error) {
 	if err != nil {
 		return nil, opError("epoll_create", nil, nil, err)
 	}
+	if e.park {
+		if err := set.Park(); err != nil {
+			set.Close()
+			return nil, opError("epoll park", nil, nil, err)
+		}
+	}
 	w := &worker{
 		e: e, idx: idx, of: of, clock: e.clock, set: set, accepting: true,
 		oldest: -1, newest: -1, peerOf: make(map[peerKey]int32),

@@ -38,6 +38,7 @@ type Set struct {
 	fd, wake int
 	raw      []unix.EpollEvent
 	noNS     bool       // the kernel has no epoll_pwait2 (before 5.11)
+	parked   *parked    // nil: Wait sleeps in the kernel with its thread
 	mu       sync.Mutex // Wake against Close: the number could be another's by then
 }
 
@@ -114,6 +115,9 @@ func (s *Set) wait(ns int64, n int) (int, error) {
 	if ns <= 0 {
 		return unix.EpollWait(s.fd, s.raw[:n], 0)
 	}
+	if s.parked != nil {
+		return s.park(ns, n)
+	}
 	if ns == math.MaxInt64 {
 		return unix.EpollWait(s.fd, s.raw[:n], -1)
 	}
@@ -156,11 +160,14 @@ func (s *Set) drain() {
 func (s *Set) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fd >= 0 {
+	switch {
+	case s.parked != nil:
+		s.parked.file.Close() // closes fd
+	case s.fd >= 0:
 		unix.Close(s.fd)
 	}
 	if s.wake >= 0 {
 		unix.Close(s.wake)
 	}
-	s.fd, s.wake = -1, -1
+	s.fd, s.wake, s.parked = -1, -1, nil
 }
