@@ -28,6 +28,7 @@ type Meta struct {
 	Edges       int64
 	Connections int // per edge
 	Rounds      int // asked for, ≥ 1
+	Threads     int // workers per rank; below 1 counts as 1
 
 	Procs        int
 	RanksPerProc int
@@ -41,6 +42,7 @@ type RankMeta struct {
 	Host      string
 	PID       int
 	LocalRank int
+	CPUs      int // of the host, 0 unknown
 }
 
 // Limit is one limit of the root process, for instance "open_files".
@@ -107,8 +109,12 @@ func NewDocument(m Meta) *Document {
 			i = len(d.Hosts)
 			index[r.Host] = i
 			d.Hosts = append(d.Hosts, Host{Host: r.Host})
+			if cpus := int64(r.CPUs); cpus > 0 {
+				d.Hosts[i].CPUs = &cpus
+			}
 		}
 		d.Hosts[i].Ranks++
+		d.Hosts[i].Workers += int64(max(m.Threads, 1))
 		if last, seen := lastProc[r.Host]; !seen || last != r.Proc {
 			d.Hosts[i].Procs++
 			lastProc[r.Host] = r.Proc

@@ -13,7 +13,7 @@ import (
 // Thresholds of a straggler. All must be passed, so that a healthy job stays
 // without cause lines.
 const (
-	stragglerFloorNS = 5_000_000 // below 5 ms nobody is called late
+	stragglerFloorNS = 5_000_000 // below 5 ms nobody is called late; × workers per CPU, see crowd
 	stragglerTimes   = 10        // × the median of the other ranks
 	stragglerZ       = 3.5       // robust z, judged from four ranks on
 
@@ -28,7 +28,8 @@ const (
 //   - drops: a listener's queue overflowed;
 //   - leak: what was not brought back to the baseline.
 //
-// A rank is an outlier if its value is ≥ 5 ms, ≥ 10 × the median of the other
+// A rank is an outlier if its value is ≥ 5 ms × the workers per CPU of its
+// host (a time slice for everybody who shares the CPU), ≥ 10 × the median of the other
 // ranks, above it by more than twice the clock bound, and, with four ranks or
 // more, its robust z = 0.6745 × (value − median) / MAD is ≥ 3.5 (median and
 // median absolute deviation over all ranks). A single rank is never compared.
@@ -72,7 +73,7 @@ type candidate struct {
 func stragglers(d *Document, hosts map[rank.Rank]string) []Cause {
 	var list []candidate
 	for _, p := range d.Phases {
-		list = append(list, candidates(d, p)...)
+		list = append(list, candidates(d, p, hosts)...)
 	}
 	slices.SortStableFunc(list, func(x, y candidate) int { return cmp.Compare(y.worst.ns, x.worst.ns) })
 	list = slices.DeleteFunc(list, func(c candidate) bool { return 4*c.worst.ns < list[0].worst.ns })
@@ -98,7 +99,11 @@ func stragglers(d *Document, hosts map[rank.Rank]string) []Cause {
 // candidates of one phase. A rank that both began late and stood still shows
 // the same delay twice: the larger figure is told. Ranks of one process share
 // its fate and are told together.
-func candidates(d *Document, p PhaseDoc) []candidate {
+func candidates(d *Document, p PhaseDoc, hosts map[rank.Rank]string) []candidate {
+	crowds := map[string]int64{}
+	for _, h := range d.Hosts {
+		crowds[h.Host] = h.crowd()
+	}
 	var late, gap []rankValue
 	for _, r := range p.Ranks {
 		if r.LateNS != nil {
@@ -114,6 +119,9 @@ func candidates(d *Document, p PhaseDoc) []candidate {
 	add := func(kind string, values []rankValue, bound int64) {
 		found, median := outliers(values, bound)
 		for _, v := range found {
+			if v.ns < stragglerFloorNS*crowds[hosts[v.rank]] {
+				continue // it may just have waited for its turn
+			}
 			list = append(list, candidate{kind, p.Phase, []rank.Rank{v.rank}, v, len(values), median, bound})
 		}
 	}

@@ -73,6 +73,17 @@ type Host struct {
 	Host  string `json:"host"`
 	Ranks int64  `json:"ranks"`
 	Procs int64  `json:"procs"`
+	// Workers are threads that the ranks want at once, CPUs what the host has for them; null if not known.
+	Workers int64  `json:"workers"`
+	CPUs    *int64 `json:"cpus"`
+}
+
+// crowd is how many workers share a CPU of the host, at least 1.
+func (h Host) crowd() int64 {
+	if h.CPUs == nil || *h.CPUs < 1 {
+		return 1
+	}
+	return max(1, h.Workers / *h.CPUs)
 }
 
 // RankDoc is one rank.

@@ -25,13 +25,13 @@ func (p *process) meta() collect.Meta {
 		Settings: p.spec.Settings(), Limits: p.cfg.Limits,
 		Transport: p.spec.Transport, Connect: p.spec.Shape.String(),
 		Topology: p.spec.Topology, Params: topologyParams(p.spec.Topology), Stages: p.topo.Stages(), Edges: p.topo.Count(),
-		Connections: p.spec.Connections, Rounds: p.spec.Rounds,
+		Connections: p.spec.Connections, Rounds: p.spec.Rounds, Threads: p.spec.Threads,
 		Procs: len(t.Procs), RanksPerProc: t.K,
 	}
 	for r := range rank.Rank(t.Size()) {
 		proc := t.ProcOf(r)
 		m.Ranks = append(m.Ranks, collect.RankMeta{
-			Rank: r, Proc: proc, Host: t.HostOf(r), PID: t.Entry(proc).PID, LocalRank: t.LocalRank(r),
+			Rank: r, Proc: proc, Host: t.HostOf(r), PID: t.Entry(proc).PID, LocalRank: t.LocalRank(r), CPUs: t.Entry(proc).CPUs,
 		})
 	}
 	return m

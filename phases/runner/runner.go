@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"time"
 
 	"rankstorm/collect"
@@ -111,6 +112,10 @@ func (p *process) share(ranksOnHost int) {
 	workers := ranksOnHost * p.spec.Threads
 	p.crowded = workers > 8*p.cfg.CPUs
 	p.lock = !p.crowded
+	// More processes than CPUs: threads of one process that wake each other on different CPUs only push the others out.
+	if procs := ranksOnHost / p.spec.RanksPerProc; procs > p.cfg.CPUs && !p.cfg.Shared && os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1)
+	}
 	if workers <= p.cfg.CPUs {
 		p.spin = spinLast
 	}
