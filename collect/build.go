@@ -217,7 +217,11 @@ func (p *phaseBuild) add(s *Summary, startNS int64) {
 		}
 	}
 	for _, r := range s.Ranks {
-		one := RankPhaseDoc{Rank: r.Rank, GapNS: r.GapNS}
+		one := RankPhaseDoc{Rank: r.Rank}
+		if r.GapNS >= 0 {
+			gap := r.GapNS
+			one.GapNS = &gap
+		}
 		if r.ended() {
 			busy := r.EndedNS - r.BeganNS
 			one.BusyNS = &busy
@@ -228,7 +232,7 @@ func (p *phaseBuild) add(s *Summary, startNS int64) {
 		}
 		if old, ok := p.ranks[r.Rank]; ok {
 			one.LateNS, one.BusyNS = maxOf(one.LateNS, old.LateNS), maxOf(one.BusyNS, old.BusyNS)
-			one.GapNS = max(one.GapNS, old.GapNS)
+			one.GapNS = maxOf(one.GapNS, old.GapNS)
 		}
 		p.ranks[r.Rank] = one
 	}

@@ -109,7 +109,9 @@ func candidates(d *Document, p PhaseDoc, hosts map[rank.Rank]string) []candidate
 		if r.LateNS != nil {
 			late = append(late, rankValue{r.Rank, *r.LateNS})
 		}
-		gap = append(gap, rankValue{r.Rank, r.GapNS})
+		if r.GapNS != nil {
+			gap = append(gap, rankValue{r.Rank, *r.GapNS})
+		}
 	}
 	var bound int64
 	if p.BoundNS != nil {

@@ -36,7 +36,7 @@ func lateDoc(bound int64, lates ...float64) *Document {
 	for r, ms := range lates {
 		ns := int64(ms * 1e6)
 		d.Ranks = append(d.Ranks, RankDoc{Rank: rank.Rank(r), Host: "n"})
-		p.Ranks = append(p.Ranks, RankPhaseDoc{Rank: rank.Rank(r), LateNS: &ns})
+		p.Ranks = append(p.Ranks, RankPhaseDoc{Rank: rank.Rank(r), LateNS: &ns, GapNS: new(int64)})
 	}
 	d.Phases = []PhaseDoc{p}
 	return d
@@ -93,7 +93,8 @@ func TestManyStragglersAreCounted(t *testing.T) {
 // The same delay seen as late start and as stand-still is told once.
 func TestStallIsToldOnce(t *testing.T) {
 	d := lateDoc(0, 0, 0, 100, 0, 0)
-	d.Phases[0].Ranks[2].GapNS = 250e6
+	gap := int64(250e6)
+	d.Phases[0].Ranks[2].GapNS = &gap
 	got := Diagnose(d)
 	if len(got) != 1 || got[0].Kind != "stall" || *got[0].ValueNS != 250e6 {
 		t.Errorf("causes %+v, want one stall of 250 ms", got)

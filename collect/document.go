@@ -134,7 +134,7 @@ type RankPhaseDoc struct {
 	Rank   rank.Rank `json:"rank"`
 	LateNS *int64    `json:"late_ns"` // began - T; null if there was no T
 	BusyNS *int64    `json:"busy_ns"` // ended - began; null if it never began or ended
-	GapNS  int64     `json:"gap_ns"`  // longest stand-still with work at hand
+	GapNS  *int64    `json:"gap_ns"`  // longest stand-still with work at hand; null if it had no work
 }
 
 // StepDoc is one step of a phase, over all ranks, rounds and stages.

@@ -62,7 +62,7 @@ func (d *Document) finishRanks() {
 	for _, p := range d.Phases {
 		for _, r := range p.Ranks {
 			late[r.Rank] = maxOf(late[r.Rank], r.LateNS)
-			gap[r.Rank] = maxOf(gap[r.Rank], &r.GapNS)
+			gap[r.Rank] = maxOf(gap[r.Rank], r.GapNS)
 		}
 	}
 	for i := range d.Ranks {

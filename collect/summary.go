@@ -66,7 +66,7 @@ type RankPhase struct {
 	Rank    rank.Rank `msgpack:"r"`
 	BeganNS int64     `msgpack:"b"` // when the rank's workers began, ns on the root's clock (the latest of them)
 	EndedNS int64     `msgpack:"e"` // when its own work was over
-	GapNS   int64     `msgpack:"g"` // longest time a worker that had work stood still beyond the wait it asked for
+	GapNS   int64     `msgpack:"g"` // longest time a worker that had work stood still beyond the wait it asked for; -1 if none had work
 }
 
 // Barrier is what one process, or several, saw of a barrier; root's clock. A

@@ -159,7 +159,7 @@ func (w *worker) classed(c int) (collect.EdgeConn, collect.Class) {
 
 // count adds how the rank went through the slot and what became of its connections.
 func (rk *localRank) count(s *collect.Summary, offset int64) {
-	rp := collect.RankPhase{Rank: rk.rank}
+	rp := collect.RankPhase{Rank: rk.rank, GapNS: -1}
 	for _, w := range rk.workers {
 		if w.began != 0 {
 			rp.BeganNS = max(rp.BeganNS, w.began+offset)

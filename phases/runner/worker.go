@@ -114,7 +114,7 @@ type worker struct {
 func (w *worker) reset(s phases.Slot) {
 	w.slot = s
 	w.inflight, w.finished, w.failed, w.lost, w.dead, w.started = 0, 0, 0, 0, 0, 0
-	w.released, w.began, w.ended, w.gap = 0, 0, 0, 0
+	w.released, w.began, w.ended, w.gap = 0, 0, 0, -1
 	w.errs = w.errs[:0]
 	w.completed.Store(0)
 	w.planned.Store(0)
@@ -453,8 +453,8 @@ func (w *worker) take(until int64) {
 // stall notes time that passed beyond the wait that was asked for while there was work: nobody ran this thread, or it
 // was busy with one thing for so long.
 func (w *worker) stall(d int64) {
-	if d > w.gap && w.finished < int(w.planned.Load()) {
-		w.gap = d
+	if w.finished < int(w.planned.Load()) {
+		w.gap = max(w.gap, d, 0)
 	}
 }
 
