@@ -2,7 +2,6 @@ package rank
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -99,7 +98,11 @@ func NewTopology(v View, p Params) (Topology, error) {
 	}
 	k := findKind(name)
 	if k == nil {
-		return nil, Errorf(KindUsage, "unknown topology %q: did you mean %s? (%s)", p.Name, nearest(name), strings.Join(TopologyNames(), ", "))
+		hint := ""
+		if near := Nearest(name, TopologyNames()); near != "" {
+			hint = " did you mean " + near + "?"
+		}
+		return nil, Errorf(KindUsage, "unknown topology %q:%s there are %s", p.Name, hint, strings.Join(TopologyNames(), ", "))
 	}
 	if w := v.Size(); w < 1 || w > MaxSize {
 		return nil, Errorf(KindUsage, "topology %s: %d ranks: give 1-%d", name, w, MaxSize)
@@ -165,41 +168,6 @@ func orList(names []string) string {
 	}
 	last := len(names) - 1
 	return fmt.Sprintf("%s or %s", strings.Join(names[:last], ", "), names[last])
-}
-
-// nearest is the known topology with the fewest edits to what was typed; the
-// case and the separators of words do not count.
-func nearest(name string) string {
-	fold := strings.NewReplacer("-", "", "_", "", " ", "")
-	plain := func(s string) string { return fold.Replace(strings.ToLower(s)) }
-	want := plain(name)
-	return slices.MinFunc(TopologyNames(), func(a, b string) int {
-		return edits(plain(a), want) - edits(plain(b), want)
-	})
-}
-
-// edits is the Levenshtein distance. Long input is cut: it is a typed word.
-func edits(a, b string) int {
-	if len(b) > 64 {
-		b = b[:64]
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // Bound is the most that the topology can carry in all, in units of one rank's

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"rankstorm/rank"
 )
 
 // envPrefix starts the names of all variables that stand for flags.
@@ -74,7 +76,7 @@ func (e environment) misspelt(sets ...*pflag.FlagSet) map[string]string {
 		if !strings.HasPrefix(name, envPrefix) || known[name] || len(word) < 5 {
 			continue
 		}
-		if near := nearest(word, candidates); near != "" {
+		if near := rank.Nearest(word, candidates); near != "" {
 			found[name] = envPrefix + strings.ToUpper(near)
 		}
 	}

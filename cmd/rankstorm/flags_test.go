@@ -199,14 +199,3 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 		}
 	}
 }
-
-func TestNearest(t *testing.T) {
-	names := []string{"topology", "threads", "targets", "run", "plan"}
-	for word, want := range map[string]string{
-		"topolgy": "topology", "treads": "threads", "plna": "plan", "target": "targets", "topo": "topology", "x": "", "frobnicate": "",
-	} {
-		if got := nearest(word, names); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
-		}
-	}
-}

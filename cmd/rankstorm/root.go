@@ -55,6 +55,7 @@ table for the whole job.
   rankstorm run --spawn 8 --topology all_to_all -c 16      one machine, nothing else needed
   rankstorm run -C n0 -P 64 --topology incast -c 100       the same line on every node
   rankstorm plan --ranks 4096 --topology shift             what would run, without a socket`,
+		Version:           versionLine(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
@@ -68,6 +69,7 @@ table for the whole job.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(flagError)
+	root.SetVersionTemplate("{{.Version}}\n")
 	commands := []*cobra.Command{a.runCommand(), a.planCommand(), a.versionCommand()}
 	root.AddCommand(commands...)
 	root.SetHelpCommand(a.helpCommand(root))
@@ -80,10 +82,14 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print the version, and what it was built with",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.stdout, "rankstorm %s %s %s/%s%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, revision())
+			_, err := fmt.Fprintln(a.stdout, versionLine())
 			return err
 		},
 	}
+}
+
+func versionLine() string {
+	return fmt.Sprintf("rankstorm %s %s %s/%s%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, revision())
 }
 
 // revision is the commit the binary was built from, if the build recorded it.
@@ -114,7 +120,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usagef("%s: %q is one word too many: this command takes flags only, see rankstorm %s --help", cmd.Name(), args[0], cmd.Name())
+	return usagef("%s: %q is one word too many: this command takes flags only, see %s --help", cmd.Name(), args[0], cmd.CommandPath())
 }
 
 func unknownCommand(root *cobra.Command, word string) error {
@@ -124,7 +130,7 @@ func unknownCommand(root *cobra.Command, word string) error {
 			names = append(names, c.Name())
 		}
 	}
-	if near := nearest(word, names); near != "" {
+	if near := rank.Nearest(word, names); near != "" {
 		return usagef("unknown command %q: did you mean %s?", word, near)
 	}
 	return usagef("unknown command %q: there are %s", word, strings.Join(names, ", "))
@@ -132,26 +138,29 @@ func unknownCommand(root *cobra.Command, word string) error {
 
 // flagError turns what pflag says into one line that says what to do.
 func flagError(cmd *cobra.Command, err error) error {
-	at := cmd.Name()
+	at, help := cmd.Name()+": ", cmd.CommandPath()+" --help"
+	if !cmd.HasParent() {
+		at = ""
+	}
 	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		name, dashes := missing.GetSpecifiedName(), "--"
+		name := missing.GetSpecifiedName()
 		if short := missing.GetSpecifiedShortnames(); short != "" {
-			return usagef("%s: unknown flag -%s: see rankstorm %s --help", at, name, at)
+			return usagef("%sunknown flag -%s: see %s", at, name, help)
 		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if near := nearest(name, names); near != "" {
-			return usagef("%s: unknown flag %s%s: did you mean --%s?", at, dashes, name, near)
+		if near := rank.Nearest(name, names); near != "" {
+			return usagef("%sunknown flag --%s: did you mean --%s?", at, name, near)
 		}
-		return usagef("%s: unknown flag %s%s: see rankstorm %s --help", at, dashes, name, at)
+		return usagef("%sunknown flag --%s: see %s", at, name, help)
 	}
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return usagef("%s: %s: %s", at, flagLabel(value.GetFlag()), badValue(value.GetFlag(), value.GetValue(), value.Unwrap()))
+		return usagef("%s%s: %s", at, flagLabel(value.GetFlag()), badValue(value.GetFlag(), value.GetValue(), value.Unwrap()))
 	}
 	if bare, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
-		return usagef("%s: %s: a value is missing after it: see rankstorm %s --help", at, flagLabel(bare.GetFlag()), at)
+		return usagef("%s%s: a value is missing after it: see %s", at, flagLabel(bare.GetFlag()), help)
 	}
-	return usagef("%s: %v: see rankstorm %s --help", at, err, at)
+	return usagef("%s%v: see %s", at, err, help)
 }
 
 // flagLabel is how messages name a flag: "-c/--connections".
@@ -188,45 +197,4 @@ func badValue(f *pflag.Flag, value string, cause error) string {
 // usagef is a mistake in the command line: exit code 2.
 func usagef(format string, args ...any) *rank.Error {
 	return rank.Errorf(rank.KindUsage, format, args...)
-}
-
-// nearest is the candidate that word was probably meant to be, "" if none is
-// close: at most 2 edits, and at most half of the word; failing that, one that
-// begins with it.
-func nearest(word string, candidates []string) string {
-	best, bestAt := "", 3
-	for _, c := range candidates {
-		if d := edits(strings.ToLower(word), c); d < bestAt && 2*d <= len(word) {
-			best, bestAt = c, d
-		}
-	}
-	if best == "" && len(word) >= 3 {
-		for _, c := range candidates {
-			if strings.HasPrefix(c, strings.ToLower(word)) {
-				return c
-			}
-		}
-	}
-	return best
-}
-
-// edits is the Levenshtein distance between two words, in bytes.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
