@@ -68,8 +68,8 @@ type candidate struct {
 }
 
 // stragglers names the worst candidates of the whole job: at most mostNamed, and
-// none that is less than a quarter of the worst, which is
-// the machine's usual noise beside it.
+// none that is less than a quarter of the worst, which is the machine's usual
+// noise beside it.
 func stragglers(d *Document, hosts map[rank.Rank]string) []Cause {
 	var list []candidate
 	for _, p := range d.Phases {
@@ -81,16 +81,19 @@ func stragglers(d *Document, hosts map[rank.Rank]string) []Cause {
 	for _, c := range list {
 		r, ns, proc, host := c.worst.rank, c.worst.ns, procOf(d, c.worst.rank), hosts[c.worst.rank]
 		who := fmt.Sprintf("rank %d", r)
-		if len(c.ranks) > 1 {
-			who = "ranks " + rank.FormatRanks(c.ranks)
-		}
 		what := "began late by"
 		if c.kind == "stall" {
 			what = "stood still with work at hand for"
 		}
+		others := "the other " + plural(int64(c.compared-1), "rank", "ranks")
+		if len(c.ranks) > 1 {
+			others = "all but the worst"
+			who = "ranks " + rank.FormatRanks(c.ranks)
+			what += " up to"
+		}
 		out = append(out, Cause{Kind: c.kind, Rank: &r, Proc: &proc, Host: host, Phase: c.phase, ValueNS: &ns,
-			Evidence: fmt.Sprintf("%s: %s (%s) %s %s; median of the other %s %s", c.phase, who, host, what, formatDuration(ns),
-				plural(int64(c.compared-1), "rank", "ranks"), overBound(c.medianNS, c.boundNS)),
+			Evidence: fmt.Sprintf("%s: %s (%s) %s %s; median of %s %s", c.phase, who, host, what, formatDuration(ns),
+				others, overBound(c.medianNS, c.boundNS)),
 			Fix: "look for load, throttling or a stopped process on " + host})
 	}
 	return shorten(out, "stragglers like it")

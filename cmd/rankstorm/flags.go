@@ -152,7 +152,7 @@ func (r *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&r.ipv6, "ipv6", false, "with -B: take the interface's IPv6 address instead of its IPv4 address")
 	flags.StringVar(&r.connect, "connect", d.Shape.String(), "`shape` of the storm: burst, parallel=W (slots per rank) or rate=R (per second, whole job)")
 	flags.IntVar(&r.rounds, "rounds", d.Rounds, "repeat set-up and teardown this many times")
-	flags.IntVar(&r.mimic, "mimic", 0, "replace queue pair steps by sleeps of this many `µs` (0 = off)")
+	flags.IntVar(&r.mimic, "mimic", 0, "replace queue pair steps by sleeps of `US` microseconds (0 = off)")
 	flags.IntVar(&r.backlog, "backlog", 0, "length of the listen queue (0 = the largest possible)")
 	flags.Var(&r.holds, "hold", "`PHASE=DUR`: every process waits after its work of the phase (may be repeated)")
 	flags.Var(&r.delays, "delay", "`rank=R,phase=P,ms=N`: hold one rank at the start of a phase (may be repeated)")

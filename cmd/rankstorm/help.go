@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankstorm/phases"
+	"rankstorm/phases/runner"
 	"rankstorm/rank"
 )
 
@@ -48,6 +49,9 @@ func (a *app) helpPhases() error {
 		}
 		if e.Staged {
 			notes = append(notes, "per stage")
+		}
+		if !runner.Enters(e.Token) {
+			notes = append(notes, "nothing to do in this version")
 		}
 		steps := make([]string, len(e.Steps))
 		for i, s := range e.Steps {

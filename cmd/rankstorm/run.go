@@ -40,7 +40,7 @@ long name in capitals with underscores (RANKSTORM_RANKS_PER_PROC=4). Flags win;
 an empty variable counts as not set.
 
 Exit codes: 0 clean, 1 job failed or partial, 2 usage or missing resources,
-3 the job did not form, 4 data wrong, 130 and 143 interrupted.`,
+3 the job did not form, 130 and 143 interrupted.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runJob(cmd.Context(), cmd.Flags(), &r) },
 	}
@@ -161,7 +161,7 @@ func preflight(j *prepared, spawnHosts int) ([]string, error) {
 	if _, err := rank.CheckConnections(t, s.Connections); err != nil {
 		return nil, inCommand("run", err)
 	}
-	if _, err := phases.NewSchedule(s, t.Stages(), func(phases.Token) bool { return true }); err != nil {
+	if _, err := phases.NewSchedule(s, t.Stages(), runner.Enters); err != nil {
 		return nil, inCommand("run", err)
 	}
 	n, err := worstNeed(t, size, job{

@@ -100,7 +100,6 @@ type process struct {
 	goAt     int64 // own clock: go heard
 	at       int64 // root's clock: agreed start
 	heard    int64 // own clock: when the event in hand was read
-	body     []byte
 	exchange exchangeStamp
 	hold     *time.Timer
 
@@ -462,8 +461,7 @@ func (p *process) workDone() {
 
 // holdFor tells who waits and waits, as --hold asks.
 func (p *process) holdFor(h phases.Hold) {
-	first, n := p.table.RanksOf(p.self)
-	p.say("holding rank %d+%d pid %d phase %s for %v", first, n, p.table.Entry(p.self).PID, h.Phase, h.For)
+	p.sayHold(h)
 	p.hold = time.NewTimer(h.For)
 }
 

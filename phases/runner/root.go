@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"time"
 
 	"rankstorm/collect"
 	"rankstorm/phases"
@@ -70,6 +71,21 @@ func (r *rootShell) reduced(out phases.Output) {
 		r.doc.Warn(fmt.Sprintf("the figures of slot %d are not in this document: %v", out.Seq, err))
 		return
 	}
+	r.tellBarrier()
+}
+
+// tellBarrier says how the last barrier went, if the user asks for that much.
+func (r *rootShell) tellBarrier() {
+	if r.p.cfg.Verbose < 2 || len(r.doc.Barriers) == 0 {
+		return
+	}
+	b := r.doc.Barriers[len(r.doc.Barriers)-1]
+	if b.BarrierNS == nil || b.ReleaseSkewNS == nil || b.LastInProc == nil {
+		return // cut short
+	}
+	host, ranks := r.p.describe(*b.LastInProc)
+	r.p.say("barrier before %s (round %d, stage %d): last in rank %s (%s); last in → last out %v, release skew %v",
+		b.Phase, b.Round, b.Stage, rank.FormatRanks(ranks), host, time.Duration(*b.BarrierNS), time.Duration(*b.ReleaseSkewNS))
 }
 
 // verdict lets what the document shows decide an otherwise clean end, before everybody is told the exit code: a leak

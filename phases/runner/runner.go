@@ -65,7 +65,7 @@ func (p *process) run(ctx context.Context, group Group) error {
 		return err
 	}
 	p.topo = topo
-	p.sched, err = phases.NewSchedule(p.spec, topo.Stages(), wired)
+	p.sched, err = phases.NewSchedule(p.spec, topo.Stages(), Enters)
 	if err != nil {
 		return err
 	}
@@ -127,8 +127,9 @@ func (p *process) first() rank.Rank {
 	return r
 }
 
-// wired says which phases of the catalogue have something to do.
-func wired(t phases.Token) bool { return t != phases.Register && t != phases.Transfer }
+// Enters says whether a job goes through a phase of the catalogue; the others
+// have nothing to do yet, so nothing can be asked of them.
+func Enters(t phases.Token) bool { return t != phases.Register && t != phases.Transfer }
 
 // subtree are the processes that hang below a child, itself included.
 func (p *process) subtree(child rank.Proc) phases.ProcSet {
@@ -146,12 +147,7 @@ func (p *process) holdBefore(ctx context.Context, ph phases.Token) error {
 		if h.Phase != ph {
 			continue
 		}
-		if p.table != nil {
-			first, n := p.table.RanksOf(p.self)
-			p.say("holding ranks %d-%d pid %d phase %s for %v", first, int(first)+n-1, os.Getpid(), ph, h.For)
-		} else {
-			p.say("holding pid %d phase %s for %v", os.Getpid(), ph, h.For)
-		}
+		p.sayHold(h)
 		select {
 		case <-time.After(h.For):
 		case <-ctx.Done():
@@ -159,6 +155,16 @@ func (p *process) holdBefore(ctx context.Context, ph phases.Token) error {
 		}
 	}
 	return nil
+}
+
+// sayHold names who waits, so that a person or script can act on it.
+func (p *process) sayHold(h phases.Hold) {
+	who := ""
+	if p.table != nil {
+		_, ranks := p.describe(p.self)
+		who = "rank " + rank.FormatRanks(ranks) + " "
+	}
+	p.say("holding %spid %d phase %s for %v", who, os.Getpid(), h.Phase, h.For)
 }
 
 // quiet wraps an error that the root tells the user about.
