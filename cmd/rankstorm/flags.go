@@ -138,10 +138,10 @@ type runFlags struct {
 func (r *runFlags) register(flags *pflag.FlagSet) {
 	d := phases.DefaultSpec()
 	flags.SortFlags = false
-	flags.StringVarP(&r.controller, "controller", "C", "", "`host[:port]` where the processes meet (port 7471 if none is given)")
-	flags.IntVarP(&r.procs, "procs", "P", 0, "processes in the job")
-	flags.Var(newOptional(&r.rank), "rank", "`number` of this process, 0 to P-1 (default: in order of host, start time and pid)")
-	flags.StringVar(&r.job, "job", "", "`name` that keeps this job apart from others (default: the controller's host:port)")
+	flags.StringVarP(&r.controller, "controller", "C", "", "`host[:port]` where the processes meet (default: from the launcher; port 7471 or one made from the launcher's job)")
+	flags.IntVarP(&r.procs, "procs", "P", 0, "processes in the job (default: from the launcher)")
+	flags.Var(newOptional(&r.rank), "rank", "`number` of this process, 0 to P-1 (default: the launcher's, else in order of host, start time and pid)")
+	flags.StringVar(&r.job, "job", "", "`name` that keeps this job apart from others (default: the launcher's, else the controller's host:port)")
 	flags.IntVar(&r.spawn, "spawn", 0, "start `N` processes on this machine instead of being one")
 	flags.IntVar(&r.spawnHosts, "spawn-hosts", 0, "with --spawn: give the processes `h` host names, h0 to h<h-1>")
 	flags.StringVar(&r.host, "host", "", "host `name` of this process in the rank table (default: the machine's)")

@@ -99,9 +99,9 @@ func TestSpawnedView(t *testing.T) {
 func TestControllerKey(t *testing.T) {
 	for text, want := range map[string]string{
 		"n0": "n0:7471", "N0": "n0:7471", "n0:80": "n0:80", "10.0.0.1": "10.0.0.1:7471", "::1": "[::1]:7471", "[::1]": "[::1]:7471",
-		"[::1]:9": "[::1]:9", "n0:": "", "n0:0": "", "n0:70000": "", ":80": "", "a:b:c": "",
+		"[::1]:9": "[::1]:9", "fe80::1%eth0": "[fe80::1]:7471", "[fe80::1%eth1]:9": "[fe80::1]:9", "::ffff:10.0.0.1": "10.0.0.1:7471", "n0:": "", "n0:0": "", "n0:70000": "", ":80": "", "a:b:c": "",
 	} {
-		got, err := controllerKey(text)
+		got, err := controllerKey(text, 7471)
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: got %q, %v, want %q", text, got, err, want)
 		}

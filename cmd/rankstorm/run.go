@@ -21,8 +21,6 @@ import (
 	"rankstorm/transport"
 )
 
-const defaultPort = 7471
-
 func (a *app) runCommand() *cobra.Command {
 	var r runFlags
 	cmd := &cobra.Command{
@@ -67,6 +65,9 @@ func (a *app) runJob(ctx context.Context, flags *pflag.FlagSet, r *runFlags) err
 	if err != nil {
 		return err
 	}
+	if r.verbose > 0 && job.spawn == 0 && in == nil {
+		fmt.Fprintf(a.stderr, "rankstorm: %s\n", oneLine(launchLine(job.launch)))
+	}
 	for _, w := range job.warnings {
 		// The parent has said it once for all of its children.
 		if in == nil && !r.quiet {
@@ -109,7 +110,7 @@ func (a *app) prepare(flags *pflag.FlagSet, r *runFlags, in *rendezvous.Inherita
 		if job.launch, err = a.findLaunch(r, in); err != nil {
 			return nil, err
 		}
-		if _, err := controllerKey(job.launch.Controller); err != nil {
+		if _, err := controllerKey(job.launch.Controller, job.launch.Port); err != nil {
 			return nil, err
 		}
 	}
@@ -139,6 +140,34 @@ func (a *app) findLaunch(r *runFlags, in *rendezvous.Inheritance) (rendezvous.La
 		return found, err
 	}
 	return r.launch(found)
+}
+
+// launchLine says how this process knows its place in the job.
+func launchLine(l rendezvous.Launch) string {
+	var b strings.Builder
+	b.WriteString("launcher: ")
+	if l.Family == "" {
+		b.WriteString("none")
+	} else {
+		b.WriteString(l.Family)
+	}
+	if l.Proc >= 0 {
+		fmt.Fprintf(&b, ": process %d of %d", l.Proc, l.Procs)
+	} else {
+		fmt.Fprintf(&b, ": one of %d processes, not numbered", l.Procs)
+	}
+	fmt.Fprintf(&b, "; controller %s", l.Controller)
+	if l.ControllerFrom != "" {
+		fmt.Fprintf(&b, " (%s)", l.ControllerFrom)
+	}
+	fmt.Fprintf(&b, ", port %d unless it names one", l.Port)
+	if l.JobKey != "" {
+		fmt.Fprintf(&b, "; job %q", l.JobKey)
+	}
+	if len(l.Ignored) > 0 {
+		fmt.Fprintf(&b, "; not counted: %s", strings.Join(l.Ignored, ", "))
+	}
+	return b.String()
 }
 
 // preflight looks at the plan of the job and at what the kernel gives. Where
@@ -217,7 +246,7 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 	}
 	l := job.launch
 	if l.JobKey == "" {
-		if l.JobKey, err = controllerKey(l.Controller); err != nil {
+		if l.JobKey, err = controllerKey(l.Controller, l.Port); err != nil {
 			return err
 		}
 	}
@@ -229,7 +258,7 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 	cfg := runner.Config{
 		Spec: job.spec,
 		Rendezvous: rendezvous.Config{
-			Controller: l.Controller, Port: defaultPort, JobKey: l.JobKey, Record: record,
+			Controller: l.Controller, Port: l.Port, JobKey: l.JobKey, Record: record,
 		},
 		Provider: job.provider, Clock: transport.NewClock(), Bind: job.bind,
 		Out: r.out, Quiet: r.quiet, Verbose: r.verbose, Version: version, Args: a.args,
@@ -275,25 +304,33 @@ func ownRecord(r *runFlags, job *prepared, in *rendezvous.Inheritance) (rank.Rec
 }
 
 // controllerKey is the controller's host:port in one spelling; it names a job
-// that has no other name.
-func controllerKey(text string) (string, error) {
+// that has no other name. port counts where the text names none. A zone is no
+// part of it: other hosts may have another interface on the same link.
+func controllerKey(text string, port int) (string, error) {
 	bad := func(what string) (string, error) {
 		return "", usagef("run: -C/--controller %q: %s: write host, host:port or [IPv6]:port", text, what)
 	}
-	if addr, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
-		return net.JoinHostPort(addr.String(), strconv.Itoa(defaultPort)), nil
+	bare := text
+	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+		bare = text[1 : len(text)-1]
+	}
+	if addr, err := netip.ParseAddr(bare); err == nil {
+		return net.JoinHostPort(addr.Unmap().WithZone("").String(), strconv.Itoa(port)), nil
 	}
 	if !strings.Contains(text, ":") {
-		return net.JoinHostPort(strings.ToLower(text), strconv.Itoa(defaultPort)), nil
+		return net.JoinHostPort(strings.ToLower(text), strconv.Itoa(port)), nil
 	}
-	host, port, err := net.SplitHostPort(text)
+	host, portText, err := net.SplitHostPort(text)
 	if err != nil || host == "" {
 		return bad("not an address")
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+	if n, err := strconv.Atoi(portText); err != nil || n < 1 || n > 65535 {
 		return bad("the port must be 1 to 65535")
 	}
-	return net.JoinHostPort(strings.ToLower(host), port), nil
+	if addr, err := netip.ParseAddr(host); err == nil {
+		host = addr.Unmap().WithZone("").String()
+	}
+	return net.JoinHostPort(strings.ToLower(host), portText), nil
 }
 
 func (a *app) warnMisspelt(flags *pflag.FlagSet) {

@@ -150,11 +150,18 @@ func notEntered(flag, text string, p phases.Token) error {
 func inCommand(command string, err error) error { return usagef("%s: %w", command, err) }
 
 // launch says what this process is in the job: flags first (they include
-// RANKSTORM_*), then what a parent or launcher left.
+// RANKSTORM_*), then what a parent or launcher left. More processes than the
+// launcher started are a job of several launches: then only flags describe it.
 func (r *runFlags) launch(found rendezvous.Launch) (rendezvous.Launch, error) {
 	l := found
+	if r.procs > found.Procs && found.Procs > 0 {
+		l = rendezvous.Launch{
+			Family: found.Family, Proc: -1, Procs: found.Procs, LocalIndex: -1, Ignored: found.Ignored, Advice: found.Advice,
+			Controller: found.Controller, ControllerFrom: found.ControllerFrom,
+		}
+	}
 	if r.controller != "" {
-		l.Controller = r.controller
+		l.Controller, l.ControllerFrom = r.controller, ""
 	}
 	if r.procs != 0 {
 		l.Procs = r.procs
@@ -163,9 +170,12 @@ func (r *runFlags) launch(found rendezvous.Launch) (rendezvous.Launch, error) {
 		l.Proc = r.rank
 	}
 	if r.job != "" {
-		l.JobKey = r.job
+		// Whoever names the job may start it from several launches: what follows from one of them does not count.
+		l.JobKey, l.Port = r.job, 0
 	}
 	switch {
+	case l.Controller == "" && l.Advice != "":
+		return l, usagef("run: where do the processes meet? %s", l.Advice)
 	case l.Controller == "" && l.Procs == 0:
 		return l, usagef("run: where do the processes meet, and how many are they? on one machine: rankstorm run --spawn 8; on every node: rankstorm run -C FIRST_HOST -P COUNT")
 	case l.Controller == "":
@@ -174,8 +184,13 @@ func (r *runFlags) launch(found rendezvous.Launch) (rendezvous.Launch, error) {
 		return l, usagef("run: how many processes meet at %s? say so on every node, for instance -P 64", l.Controller)
 	case l.Procs < 1:
 		return l, usagef("run: -P/--procs %d: give at least 1", l.Procs)
+	case l.Proc >= l.Procs && r.rank == unset:
+		return l, usagef("run: -P/--procs %d: %s says that this is process %d of %d: leave -P out, or start %d", l.Procs, l.Family, l.Proc, max(found.Procs, l.Proc+1), l.Procs)
 	case l.Proc >= l.Procs:
 		return l, usagef("run: --rank %d: a process of %d has a number from 0 to %d", l.Proc, l.Procs, l.Procs-1)
+	}
+	if l.Port == 0 {
+		l.Port = rendezvous.DefaultPort
 	}
 	return l, nil
 }
