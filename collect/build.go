@@ -155,8 +155,10 @@ func (d *Document) AddSlot(s *Summary) error {
 	var p *phaseBuild
 	if i < 0 {
 		round, stage := s.Round, s.Stage
-		p = &phaseBuild{seq: s.Seq, doc: PhaseDoc{Phase: s.Phase, Round: &round, Stage: &stage},
-			walls: map[[2]string]int64{}, ranks: map[rank.Rank]RankPhaseDoc{}, missing: map[rank.Rank]bool{}}
+		p = &phaseBuild{
+			seq: s.Seq, doc: PhaseDoc{Phase: s.Phase, Round: &round, Stage: &stage},
+			walls: map[[2]string]int64{}, ranks: map[rank.Rank]RankPhaseDoc{}, missing: map[rank.Rank]bool{},
+		}
 	} else {
 		p = b.phases[i]
 	}
@@ -318,8 +320,10 @@ func (b *builder) addEdges(edges []EdgeSum) {
 		for len(old) > 0 && key(old[0]).compare(e) < 0 {
 			out, old = append(out, old[0]), old[1:]
 		}
-		one := EdgeDoc{From: e.From, To: e.To, Stage: e.Stage, Weight: e.Weight, Planned: e.Planned,
-			Established: e.Established, Failed: e.Failed, Rounds: 1}
+		one := EdgeDoc{
+			From: e.From, To: e.To, Stage: e.Stage, Weight: e.Weight, Planned: e.Planned,
+			Established: e.Established, Failed: e.Failed, Rounds: 1,
+		}
 		if e.Established > 0 {
 			one.SumNS, one.MaxNS = &e.SumNS, &e.MaxNS
 		}

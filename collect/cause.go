@@ -44,8 +44,10 @@ func Diagnose(d *Document) []Cause {
 	out = append(out, failed...)
 	told := slices.ContainsFunc(failed, func(c Cause) bool { return c.Kind == "dead" })
 	if n := d.Connections.Dead; n > 0 && !told {
-		out = append(out, Cause{Kind: "dead", Phase: "probe", Count: &n,
-			Evidence: deadEvidence(d), Fix: deadFix})
+		out = append(out, Cause{
+			Kind: "dead", Phase: "probe", Count: &n,
+			Evidence: deadEvidence(d), Fix: deadFix,
+		})
 	}
 	out = append(out, drops(d)...)
 	return append(out, leakCauses(d)...)
@@ -91,10 +93,12 @@ func stragglers(d *Document, hosts map[rank.Rank]string) []Cause {
 			who = "ranks " + rank.FormatRanks(c.ranks)
 			what += " up to"
 		}
-		out = append(out, Cause{Kind: c.kind, Rank: &r, Proc: &proc, Host: host, Phase: c.phase, ValueNS: &ns,
+		out = append(out, Cause{
+			Kind: c.kind, Rank: &r, Proc: &proc, Host: host, Phase: c.phase, ValueNS: &ns,
 			Evidence: fmt.Sprintf("%s: %s (%s) %s %s; median of %s %s", c.phase, who, host, what, formatDuration(ns),
 				others, overBound(c.medianNS, c.boundNS)),
-			Fix: "look for load, throttling or a stopped process on " + host})
+			Fix: "look for load, throttling or a stopped process on " + host,
+		})
 	}
 	return shorten(out, "stragglers like it")
 }
@@ -245,8 +249,10 @@ func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 		for _, c := range causes {
 			parts = append(parts, fmt.Sprintf("%s %s", c, formatCount(total[c])))
 		}
-		c := Cause{Kind: "failed", Phase: p.Phase, Count: &n, Fix: fixes[causes[0]],
-			Evidence: fmt.Sprintf("%s: %s failures (%s)", p.Phase, formatCount(n), strings.Join(parts, ", "))}
+		c := Cause{
+			Kind: "failed", Phase: p.Phase, Count: &n, Fix: fixes[causes[0]],
+			Evidence: fmt.Sprintf("%s: %s failures (%s)", p.Phase, formatCount(n), strings.Join(parts, ", ")),
+		}
 		if p.Phase == "probe" && d.Connections.Dead > 0 {
 			dead := d.Connections.Dead
 			c.Kind, c.Count, c.Fix = "dead", &dead, deadFix
@@ -319,9 +325,11 @@ func drops(d *Document) []Cause {
 			continue
 		}
 		proc := r.Proc
-		out = append(out, Cause{Kind: "drops", Proc: &proc, Host: r.Host, Phase: "connect", Count: &n,
+		out = append(out, Cause{
+			Kind: "drops", Proc: &proc, Host: r.Host, Phase: "connect", Count: &n,
 			Evidence: fmt.Sprintf("connect: the listen queue of process %d (%s) overflowed: %s requests dropped", proc, r.Host, formatCount(n)),
-			Fix:      "raise --backlog and net.core.somaxconn, or pace the storm with --connect parallel=W or rate=R"})
+			Fix:      "raise --backlog and net.core.somaxconn, or pace the storm with --connect parallel=W or rate=R",
+		})
 	}
 	slices.SortStableFunc(out, func(x, y Cause) int { return cmp.Compare(*y.Count, *x.Count) })
 	return shorten(out, "processes dropped requests")
@@ -331,10 +339,12 @@ func leakCauses(d *Document) []Cause {
 	var out []Cause
 	for _, l := range d.Leaks() {
 		proc, n := l.Proc, l.After-l.Before
-		out = append(out, Cause{Kind: "leak", Proc: &proc, Host: l.Host, Phase: "destroy", Count: &n,
+		out = append(out, Cause{
+			Kind: "leak", Proc: &proc, Host: l.Host, Phase: "destroy", Count: &n,
 			Evidence: fmt.Sprintf("destroy: process %d (%s) has %s %s after teardown, %s before set-up",
 				proc, l.Host, formatCount(l.After), l.What, formatCount(l.Before)),
-			Fix: "a defect of the transport or of this program: please report it with this document"})
+			Fix: "a defect of the transport or of this program: please report it with this document",
+		})
 	}
 	return shorten(out, "leaks")
 }

@@ -122,10 +122,14 @@ func TestDiagnoseFailures(t *testing.T) {
 
 // Without one target in common the rank whose own steps failed most is named.
 func TestFailuresAreBlamedOnTheRankOtherwise(t *testing.T) {
-	d := &Document{RanksPerProc: 1, Ranks: []RankDoc{{Rank: 0, Host: "a"}, {Rank: 1, Host: "b"}},
-		Phases: []PhaseDoc{{Phase: "connect", Steps: []StepDoc{{Step: "connect", Failures: map[string]int64{"no ports": 9, "timeout": 1},
-			PerRank: []PerRankDoc{{Rank: 0, Failed: 1}, {Rank: 1, Failed: 9}}}}}},
-		EdgeList: []EdgeDoc{{To: 5, Failed: 5}, {To: 6, Failed: 5}}}
+	d := &Document{
+		RanksPerProc: 1, Ranks: []RankDoc{{Rank: 0, Host: "a"}, {Rank: 1, Host: "b"}},
+		Phases: []PhaseDoc{{Phase: "connect", Steps: []StepDoc{{
+			Step: "connect", Failures: map[string]int64{"no ports": 9, "timeout": 1},
+			PerRank: []PerRankDoc{{Rank: 0, Failed: 1}, {Rank: 1, Failed: 9}},
+		}}}},
+		EdgeList: []EdgeDoc{{To: 5, Failed: 5}, {To: 6, Failed: 5}},
+	}
 	got := Diagnose(d)
 	if len(got) != 1 || *got[0].Rank != 1 || got[0].Evidence != "connect: 10 failures (no ports 9, timeout 1), 9 at rank 1 (b)" {
 		t.Errorf("causes %+v", got)
@@ -134,9 +138,13 @@ func TestFailuresAreBlamedOnTheRankOtherwise(t *testing.T) {
 
 // Probe failures and dead connections are the same connections.
 func TestDeadConnectionsAreToldOnce(t *testing.T) {
-	d := &Document{RanksPerProc: 1, Ranks: []RankDoc{{Rank: 0, Host: "a"}}, Connections: Conns{Established: 9, Dead: 2},
-		Phases: []PhaseDoc{{Phase: "probe", Steps: []StepDoc{{Step: "first round trip", Failures: map[string]int64{"timeout": 2},
-			PerRank: []PerRankDoc{{Rank: 0, Failed: 2}}}}}}}
+	d := &Document{
+		RanksPerProc: 1, Ranks: []RankDoc{{Rank: 0, Host: "a"}}, Connections: Conns{Established: 9, Dead: 2},
+		Phases: []PhaseDoc{{Phase: "probe", Steps: []StepDoc{{
+			Step: "first round trip", Failures: map[string]int64{"timeout": 2},
+			PerRank: []PerRankDoc{{Rank: 0, Failed: 2}},
+		}}}},
+	}
 	got := Diagnose(d)
 	if len(got) != 1 || got[0].Kind != "dead" || got[0].Evidence != "probe: 2 of 9 established connections carried no round trip (timeout 2), 2 at rank 0 (a)" {
 		t.Errorf("causes %+v", got)
@@ -158,8 +166,10 @@ func TestStragglersAreGroupedAndRanked(t *testing.T) {
 }
 
 func TestEvenFailuresBlameNobody(t *testing.T) {
-	d := &Document{RanksPerProc: 1, Phases: []PhaseDoc{{Phase: "connect", Steps: []StepDoc{{Step: "connect", Failures: map[string]int64{"closed": 24},
-		PerRank: []PerRankDoc{{Rank: 0, Failed: 8}, {Rank: 1, Failed: 8}, {Rank: 2}, {Rank: 3, Failed: 8}}}}}}}
+	d := &Document{RanksPerProc: 1, Phases: []PhaseDoc{{Phase: "connect", Steps: []StepDoc{{
+		Step: "connect", Failures: map[string]int64{"closed": 24},
+		PerRank: []PerRankDoc{{Rank: 0, Failed: 8}, {Rank: 1, Failed: 8}, {Rank: 2}, {Rank: 3, Failed: 8}},
+	}}}}}
 	got := Diagnose(d)
 	if len(got) != 1 || got[0].Rank != nil || got[0].Evidence != "connect: 24 failures (closed 24), spread over 3 ranks" {
 		t.Errorf("causes %+v", got)

@@ -91,8 +91,10 @@ type failureWire struct {
 
 // EncodeMsgpack writes the step with its maps in order.
 func (s StepSum) EncodeMsgpack(enc *msgpack.Encoder) error {
-	w := stepWire{Step: s.Step, Side: s.Side, Order: s.Order, Total: s.Total, FirstBegin: s.FirstBegin, LastEnd: s.LastEnd,
-		Hist: s.Hist, PerRank: s.PerRank}
+	w := stepWire{
+		Step: s.Step, Side: s.Side, Order: s.Order, Total: s.Total, FirstBegin: s.FirstBegin, LastEnd: s.LastEnd,
+		Hist: s.Hist, PerRank: s.PerRank,
+	}
 	for _, class := range slices.Sorted(maps.Keys(s.Classes)) {
 		w.Classes = append(w.Classes, classWire{class, s.Classes[class]})
 	}
@@ -108,8 +110,10 @@ func (s *StepSum) DecodeMsgpack(dec *msgpack.Decoder) error {
 	if err := dec.Decode(&w); err != nil {
 		return err
 	}
-	*s = StepSum{Step: w.Step, Side: w.Side, Order: w.Order, Total: w.Total, FirstBegin: w.FirstBegin, LastEnd: w.LastEnd,
-		Hist: w.Hist, PerRank: w.PerRank}
+	*s = StepSum{
+		Step: w.Step, Side: w.Side, Order: w.Order, Total: w.Total, FirstBegin: w.FirstBegin, LastEnd: w.LastEnd,
+		Hist: w.Hist, PerRank: w.PerRank,
+	}
 	if len(w.Classes) > 0 {
 		s.Classes = make(map[Class]Moments, len(w.Classes))
 	}

@@ -13,9 +13,13 @@ import (
 func TestDecodeSummaryRefuses(t *testing.T) {
 	valid := func() *Summary {
 		m := Moments{Count: 2, SumNS: 30, MinNS: 10, MaxNS: 20}
-		return &Summary{Seq: 1, Phase: "connect", Covers: []uint64{1},
-			Steps: []StepSum{{Step: "connect", Side: SideInitiator, Total: m, Hist: []Bucket{{10, 1}, {20, 1}},
-				PerRank: []RankSum{{Rank: 0, Moments: m, Failed: 1}}, Failures: map[string]int64{"reset": 1}}}}
+		return &Summary{
+			Seq: 1, Phase: "connect", Covers: []uint64{1},
+			Steps: []StepSum{{
+				Step: "connect", Side: SideInitiator, Total: m, Hist: []Bucket{{10, 1}, {20, 1}},
+				PerRank: []RankSum{{Rank: 0, Moments: m, Failed: 1}}, Failures: map[string]int64{"reset": 1},
+			}},
+		}
 	}
 	for _, c := range []struct {
 		name string

@@ -54,9 +54,14 @@ func TestSchemaNoticesWrongDocuments(t *testing.T) {
 	schema := compiledSchema(t)
 	good := encode(t, finishedStory(t, "failed"))
 	for _, change := range [][2]string{
-		{`"size": 6`, `"size": 0`}, {`"size": 6`, `"size": 6.5`}, {`"schema": "rankstorm.result/1"`, `"schema": "rankstorm.result/2"`},
-		{`"planned": 480`, `"plannd": 480`}, {`"started_utc": "2026-09-01T10:15:00Z"`, `"started_utc": "yesterday"`},
-		{`"side": "target"`, `"side": "server"`}, {`"p999_ns": null`, `"p999_ns": "n/a"`}, {`"timeout": 20`, `"timeout": 0`},
+		{`"size": 6`, `"size": 0`},
+		{`"size": 6`, `"size": 6.5`},
+		{`"schema": "rankstorm.result/1"`, `"schema": "rankstorm.result/2"`},
+		{`"planned": 480`, `"plannd": 480`},
+		{`"started_utc": "2026-09-01T10:15:00Z"`, `"started_utc": "yesterday"`},
+		{`"side": "target"`, `"side": "server"`},
+		{`"p999_ns": null`, `"p999_ns": "n/a"`},
+		{`"timeout": 20`, `"timeout": 0`},
 	} {
 		bad := bytes.Replace(good, []byte(change[0]), []byte(change[1]), 1)
 		if bytes.Equal(bad, good) {
@@ -308,7 +313,8 @@ func TestLeaksBeforeFinish(t *testing.T) {
 func TestRanksThatDidNotBegin(t *testing.T) {
 	d := NewDocument(Meta{Procs: 1, RanksPerProc: 4, StartNS: 1000})
 	s := &Summary{Phase: "connect", Barrier: Barrier{AtNS: 2000}, Ranks: []RankPhase{
-		{Rank: 0, BeganNS: 2010, EndedNS: 2500}, {Rank: 1}, {Rank: 2, BeganNS: 2020}, {Rank: 3, BeganNS: 2005, EndedNS: 2400}}}
+		{Rank: 0, BeganNS: 2010, EndedNS: 2500}, {Rank: 1}, {Rank: 2, BeganNS: 2020}, {Rank: 3, BeganNS: 2005, EndedNS: 2400},
+	}}
 	if err := d.AddSlot(s); err != nil {
 		t.Fatal(err)
 	}

@@ -98,8 +98,10 @@ func held(m map[rank.Proc]ProcResources, p rank.Proc) *Held {
 		}
 		return &v
 	}
-	return &Held{FDs: r.FDs, ProcFDs: known(r.ProcFDs), Conns: r.Conns, Listeners: r.Listeners, Goroutines: known(r.Goroutines),
-		RSSBytes: known(r.RSSBytes), ListenDrops: known(r.ListenDrops), SYNRetries: known(r.SYNRetries)}
+	return &Held{
+		FDs: r.FDs, ProcFDs: known(r.ProcFDs), Conns: r.Conns, Listeners: r.Listeners, Goroutines: known(r.Goroutines),
+		RSSBytes: known(r.RSSBytes), ListenDrops: known(r.ListenDrops), SYNRetries: known(r.SYNRetries),
+	}
 }
 
 func (p *phaseBuild) finish(startNS int64) PhaseDoc {
@@ -118,8 +120,10 @@ func (p *phaseBuild) finish(startNS int64) PhaseDoc {
 }
 
 func stepDoc(s StepSum, wall, startNS int64) StepDoc {
-	out := StepDoc{Step: s.Step, Side: s.Side, Count: s.Total.Count, Failures: map[string]int64{},
-		Classes: map[string]MomentsDoc{}, Hist: [][2]int64{}, PerRank: []PerRankDoc{}}
+	out := StepDoc{
+		Step: s.Step, Side: s.Side, Count: s.Total.Count, Failures: map[string]int64{},
+		Classes: map[string]MomentsDoc{}, Hist: [][2]int64{}, PerRank: []PerRankDoc{},
+	}
 	for cause, n := range s.Failures {
 		out.Failures[cause] = n
 		out.Failed += n
@@ -141,8 +145,10 @@ func stepDoc(s StepSum, wall, startNS int64) StepDoc {
 	}
 	for class, m := range s.Classes {
 		if name, ok := classNames[class]; ok && m.Count > 0 {
-			out.Classes[name] = MomentsDoc{Count: m.Count, SumNS: m.SumNS, MinNS: m.MinNS, MaxNS: m.MaxNS,
-				MinEdge: connDoc(m.MinEdge), MaxEdge: connDoc(m.MaxEdge)}
+			out.Classes[name] = MomentsDoc{
+				Count: m.Count, SumNS: m.SumNS, MinNS: m.MinNS, MaxNS: m.MaxNS,
+				MinEdge: connDoc(m.MinEdge), MaxEdge: connDoc(m.MaxEdge),
+			}
 		}
 	}
 	for _, b := range s.Hist {

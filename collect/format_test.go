@@ -64,8 +64,10 @@ func TestProgressTTYLine(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		columns := rapid.IntRange(2, 200).Draw(t, "columns")
-		p := Progress{Phase: rapid.StringN(0, 30, -1).Draw(t, "phase"), Done: rapid.Int64Range(-5, math.MaxInt64).Draw(t, "done"),
-			Total: rapid.Int64Range(0, math.MaxInt64).Draw(t, "total"), PerSecond: rapid.Float64Range(0, 1e30).Draw(t, "rate"), Elapsed: time.Hour}
+		p := Progress{
+			Phase: rapid.StringN(0, 30, -1).Draw(t, "phase"), Done: rapid.Int64Range(-5, math.MaxInt64).Draw(t, "done"),
+			Total: rapid.Int64Range(0, math.MaxInt64).Draw(t, "total"), PerSecond: rapid.Float64Range(0, 1e30).Draw(t, "rate"), Elapsed: time.Hour,
+		}
 		if w := runewidth.StringWidth(p.TTYLine(columns)); w >= columns {
 			t.Fatalf("%d cells in %d columns", w, columns)
 		}

@@ -123,8 +123,14 @@ func TestQuantileNeedsSamples(t *testing.T) {
 		q    Permille
 		want bool
 	}{
-		{1, P50, false}, {2, P50, true}, {9, P90, false}, {10, P90, true},
-		{99, P99, false}, {100, P99, true}, {999, P999, false}, {1000, P999, true},
+		{1, P50, false},
+		{2, P50, true},
+		{9, P90, false},
+		{10, P90, true},
+		{99, P99, false},
+		{100, P99, true},
+		{999, P999, false},
+		{1000, P999, true},
 	} {
 		if _, ok := Quantile([]Bucket{{Index: 5, Count: c.n}}, c.q, 5, 5); ok != c.want {
 			t.Errorf("q %d of %d samples: shown %v, want %v", c.q, c.n, ok, c.want)

@@ -79,7 +79,6 @@ func (s *Summary) mergeLists(a, b *Summary) error {
 		return fmt.Errorf("clocks: %w", err)
 	}
 	s.Errors = append(slices.Clone(a.Errors), b.Errors...)
-	cut = 0
 	s.Errors, cut = capErrors(s.Errors)
 	s.ErrorsMore = a.ErrorsMore + b.ErrorsMore + cut
 	return nil
@@ -285,8 +284,12 @@ func (c Conns) plus(o Conns) (Conns, error) {
 		sum *int64
 		n   int64
 	}{
-		{&c.Planned, o.Planned}, {&c.Started, o.Started}, {&c.Established, o.Established},
-		{&c.Accepted, o.Accepted}, {&c.Dead, o.Dead}, {&c.Failed, o.Failed},
+		{&c.Planned, o.Planned},
+		{&c.Started, o.Started},
+		{&c.Established, o.Established},
+		{&c.Accepted, o.Accepted},
+		{&c.Dead, o.Dead},
+		{&c.Failed, o.Failed},
 	} {
 		n, ok := addCount(*f.sum, f.n)
 		if !ok {

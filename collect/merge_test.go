@@ -35,8 +35,10 @@ func rawStep(t *rapid.T, r rank.Rank, step transport.Step, samples []sample) Ste
 		}
 		s.Set(step, i, x.begin, x.begin+x.ns)
 	}
-	out, err := ReduceStep(StepInput{Step: step, Order: int32(step), Rank: r, Workers: []WorkerStamps{{Stamps: s, N: len(samples),
-		Edge: func(i int) (EdgeConn, Class) { return samples[i].edge, samples[i].class }}}})
+	out, err := ReduceStep(StepInput{Step: step, Order: int32(step), Rank: r, Workers: []WorkerStamps{{
+		Stamps: s, N: len(samples),
+		Edge: func(i int) (EdgeConn, Class) { return samples[i].edge, samples[i].class },
+	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,9 +187,13 @@ func TestMergeLeavesSourceAlone(t *testing.T) {
 
 func TestMergeRefuses(t *testing.T) {
 	base := func() *Summary {
-		return &Summary{Seq: 2, Phase: "connect", Covers: []uint64{1}, Ranks: []RankPhase{{Rank: 0}},
-			Steps: []StepSum{{Step: "connect", Side: SideInitiator, Total: Moments{Count: 1, SumNS: 1<<63 - 1},
-				PerRank: []RankSum{{Rank: 0, Moments: Moments{Count: 1}}}}}}
+		return &Summary{
+			Seq: 2, Phase: "connect", Covers: []uint64{1}, Ranks: []RankPhase{{Rank: 0}},
+			Steps: []StepSum{{
+				Step: "connect", Side: SideInitiator, Total: Moments{Count: 1, SumNS: 1<<63 - 1},
+				PerRank: []RankSum{{Rank: 0, Moments: Moments{Count: 1}}},
+			}},
+		}
 	}
 	for _, c := range []struct {
 		name string

@@ -61,11 +61,20 @@ func TestRecomputeFindsWrongCells(t *testing.T) {
 	text := table(t, d, TableOptions{})
 	for i, change := range [][2]string{
 		{"30 edges × 16 = 480", "30 edges × 16 = 481"},
-		{"1.86 s", "1.87 s"}, {"26.4 ms", "26.5 ms"}, {"2.85 ms", "2.86 ms"}, {"–  45.3 µs", "45.3 µs  45.3 µs"},
-		{"0 (n0) → 5 (n2)", "0 (n0) → 4 (n2)"}, {"3 (n1) ← 1 (n0)", "3 (n1) → 1 (n0)"},
-		{"connect: timeout 20", "connect: timeout 21"}, {"460 accepted", "461 accepted"}, {"median 1.79 ms", "median 1.78 ms"},
-		{"within 42.0 µs", "within 42.1 µs"}, {"1 of 6 processes", "2 of 6 processes"}, {"195 fds", "196 fds"},
-		{"180 ms", "181 ms"}, {"exit         1", "exit         0"},
+		{"1.86 s", "1.87 s"},
+		{"26.4 ms", "26.5 ms"},
+		{"2.85 ms", "2.86 ms"},
+		{"–  45.3 µs", "45.3 µs  45.3 µs"},
+		{"0 (n0) → 5 (n2)", "0 (n0) → 4 (n2)"},
+		{"3 (n1) ← 1 (n0)", "3 (n1) → 1 (n0)"},
+		{"connect: timeout 20", "connect: timeout 21"},
+		{"460 accepted", "461 accepted"},
+		{"median 1.79 ms", "median 1.78 ms"},
+		{"within 42.0 µs", "within 42.1 µs"},
+		{"1 of 6 processes", "2 of 6 processes"},
+		{"195 fds", "196 fds"},
+		{"180 ms", "181 ms"},
+		{"exit         1", "exit         0"},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			wrong := strings.Replace(text, change[0], change[1], 1)

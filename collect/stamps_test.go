@@ -73,8 +73,10 @@ func BenchmarkReduceStep(b *testing.B) {
 	for i := range n {
 		s.Set(transport.StepConnect, i, 0, int64(i)*997)
 	}
-	in := StepInput{Step: transport.StepConnect, Scratch: NewHistogram(), Workers: []WorkerStamps{{Stamps: s, N: n,
-		Edge: func(i int) (EdgeConn, Class) { return EdgeConn{To: 1, Conn: int32(i)}, ClassSameHost }}}}
+	in := StepInput{Step: transport.StepConnect, Scratch: NewHistogram(), Workers: []WorkerStamps{{
+		Stamps: s, N: n,
+		Edge: func(i int) (EdgeConn, Class) { return EdgeConn{To: 1, Conn: int32(i)}, ClassSameHost },
+	}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := ReduceStep(in); err != nil {
@@ -87,8 +89,10 @@ func TestReduceStepRefusesImpossibleDurations(t *testing.T) {
 	for _, d := range []int64{-1, highestNS + 1} {
 		s := NewStamps([]transport.Step{transport.StepConnect}, 1)
 		s.Set(transport.StepConnect, 0, 10, 10+d)
-		_, err := ReduceStep(StepInput{Step: transport.StepConnect, Rank: 3, Workers: []WorkerStamps{{Stamps: s, N: 1,
-			Edge: func(int) (EdgeConn, Class) { return EdgeConn{From: 3, To: 9}, ClassNone }}}})
+		_, err := ReduceStep(StepInput{Step: transport.StepConnect, Rank: 3, Workers: []WorkerStamps{{
+			Stamps: s, N: 1,
+			Edge: func(int) (EdgeConn, Class) { return EdgeConn{From: 3, To: 9}, ClassNone },
+		}}})
 		if err == nil {
 			t.Errorf("a duration of %d ns was taken", d)
 		}
@@ -107,8 +111,10 @@ func TestReduceStep(t *testing.T) {
 			return EdgeConn{From: rank.Rank(base + i), To: 7}, Class(1 + i%2)
 		}
 	}
-	got, err := ReduceStep(StepInput{Step: transport.StepAccept, Order: 4, Rank: 7, OffsetNS: -50,
-		Workers: []WorkerStamps{{Stamps: a, N: 3, Edge: edge(20)}, {Stamps: b, N: 2, Edge: edge(10)}}})
+	got, err := ReduceStep(StepInput{
+		Step: transport.StepAccept, Order: 4, Rank: 7, OffsetNS: -50,
+		Workers: []WorkerStamps{{Stamps: a, N: 3, Edge: edge(20)}, {Stamps: b, N: 2, Edge: edge(10)}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

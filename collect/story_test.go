@@ -22,7 +22,6 @@ type story struct {
 	leakProc                       rank.Proc // keeps two fds; NoProc = none
 	drops                          int64     // listen drops at process 0
 	boundNS                        int64
-	noPercentiles                  bool
 	exit                           Exit
 	poll                           string
 	warnings                       []string
@@ -86,8 +85,10 @@ func (st story) summary(t testing.TB, rng *rand.Rand, seq, round int32, at int64
 	s := &Summary{Seq: seq, Phase: phase, Round: round, Covers: make([]uint64, (st.procs+63)/64), BoundNS: st.boundNS}
 	s.Covers[p/64] |= 1 << (p % 64)
 	in := at - 8_000_000 + rng.Int64N(500_000)
-	s.Barrier = Barrier{FirstInNS: in, LastInNS: in, LastInProc: rank.Proc(p), FirstOutNS: in + 1_500_000, LastOutNS: in + 1_500_000 + rng.Int64N(400_000),
-		AtNS: at, FirstReleaseNS: at + 1000, LastReleaseNS: at + 2000 + rng.Int64N(90_000)}
+	s.Barrier = Barrier{
+		FirstInNS: in, LastInNS: in, LastInProc: rank.Proc(p), FirstOutNS: in + 1_500_000, LastOutNS: in + 1_500_000 + rng.Int64N(400_000),
+		AtNS: at, FirstReleaseNS: at + 1000, LastReleaseNS: at + 2000 + rng.Int64N(90_000),
+	}
 	s.Clocks = []ProcClock{{Proc: rank.Proc(p), OffsetNS: int64(p) * 1000, BoundNS: st.boundNS}}
 	for i := range st.k {
 		r := rank.Rank(p*st.k + i)
@@ -216,8 +217,10 @@ func (st story) step(t testing.TB, rng *rand.Rand, r rank.Rank, order int32, ste
 		edges[to].SumNS += took
 		edges[to].MaxNS = max(edges[to].MaxNS, took)
 	}
-	sum, err := ReduceStep(StepInput{Step: step, Side: side, Order: order, Rank: r, OffsetNS: 17,
-		Workers: []WorkerStamps{{Stamps: stamps, N: n / 2, Edge: edge}, {Stamps: stamps, First: n / 2, N: n - n/2, Edge: edge}}})
+	sum, err := ReduceStep(StepInput{
+		Step: step, Side: side, Order: order, Rank: r, OffsetNS: 17,
+		Workers: []WorkerStamps{{Stamps: stamps, N: n / 2, Edge: edge}, {Stamps: stamps, First: n / 2, N: n - n/2, Edge: edge}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,31 +50,51 @@ func Catalogue() []Entry {
 		{Token: Gather, Title: "gather the processes"},
 		{Token: Seal, Title: "seal the rank table"},
 		{Token: ClockSync, Title: "compare the clocks"},
-		{Token: Create, Title: "create the connections", Lockstep: true, PerConn: true,
-			Steps: steps(transport.StepCreateID)},
-		{Token: Bind, Title: "bind local addresses", Lockstep: true, PerConn: true,
-			Steps: steps(transport.StepBindAddr)},
-		{Token: Listen, Title: "listen", Lockstep: true, Once: true,
-			Steps: steps(transport.StepListen)},
+		{
+			Token: Create, Title: "create the connections", Lockstep: true, PerConn: true,
+			Steps: steps(transport.StepCreateID),
+		},
+		{
+			Token: Bind, Title: "bind local addresses", Lockstep: true, PerConn: true,
+			Steps: steps(transport.StepBindAddr),
+		},
+		{
+			Token: Listen, Title: "listen", Lockstep: true, Once: true,
+			Steps: steps(transport.StepListen),
+		},
 		{Token: Publish, Title: "publish endpoint addresses", Lockstep: true, Once: true, Exchange: true},
-		{Token: Resolve, Title: "resolve addresses and routes", Lockstep: true, PerConn: true,
-			Steps: steps(transport.StepResolveAddr, transport.StepResolveRoute)},
-		{Token: Register, Title: "register memory", Lockstep: true,
-			Steps: steps(transport.StepRegister)},
-		{Token: QP, Title: "create queue pairs", Lockstep: true, PerConn: true,
-			Steps: steps(transport.StepCreateQP, transport.StepInitQPAttr, transport.StepInitQP)},
-		{Token: Connect, Title: "connect", Lockstep: true, PerConn: true, Staged: true,
+		{
+			Token: Resolve, Title: "resolve addresses and routes", Lockstep: true, PerConn: true,
+			Steps: steps(transport.StepResolveAddr, transport.StepResolveRoute),
+		},
+		{
+			Token: Register, Title: "register memory", Lockstep: true,
+			Steps: steps(transport.StepRegister),
+		},
+		{
+			Token: QP, Title: "create queue pairs", Lockstep: true, PerConn: true,
+			Steps: steps(transport.StepCreateQP, transport.StepInitQPAttr, transport.StepInitQP),
+		},
+		{
+			Token: Connect, Title: "connect", Lockstep: true, PerConn: true, Staged: true,
 			Steps: steps(transport.StepConnect, transport.StepRTRAttr, transport.StepRTR,
 				transport.StepRTSAttr, transport.StepRTS, transport.StepEstablish, transport.StepFullConnect,
 				transport.StepAccept, transport.StepAcceptCreateQP, transport.StepAcceptInitQP,
-				transport.StepAcceptRTR, transport.StepAcceptRTS)},
-		{Token: Probe, Title: "first round trip", Lockstep: true, PerConn: true,
-			Steps: steps(transport.StepProbe, transport.StepProbeAnswer)},
+				transport.StepAcceptRTR, transport.StepAcceptRTS),
+		},
+		{
+			Token: Probe, Title: "first round trip", Lockstep: true, PerConn: true,
+			Steps: steps(transport.StepProbe, transport.StepProbeAnswer),
+		},
 		{Token: Transfer, Title: "transfer data", Lockstep: true, PerConn: true},
-		{Token: Disconnect, Title: "disconnect", Lockstep: true, PerConn: true,
-			Steps: steps(transport.StepDisconnect, transport.StepPeerDisconnect)},
-		{Token: Destroy, Title: "destroy the connections", Lockstep: true, PerConn: true,
-			Steps: steps(transport.StepDestroyQP, transport.StepDestroyID)},
+		{
+			Token: Disconnect, Title: "disconnect", Lockstep: true, PerConn: true,
+			Steps: steps(transport.StepDisconnect, transport.StepPeerDisconnect),
+		},
+		{
+			Token: Destroy, Title: "destroy the connections", Lockstep: true, PerConn: true,
+			Steps: steps(transport.StepDestroyQP, transport.StepDestroyID),
+		},
 	}
 }
 

@@ -1,7 +1,6 @@
 package phases
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +46,7 @@ func (d describer) names(procs []rank.Proc) string {
 
 // about fills in who is concerned: one process with host and ranks, or several
 // with their ranks and, if they share one, their host.
-func (d describer) about(e *rank.Error, procs []rank.Proc) *rank.Error {
+func (d describer) about(e *rank.Error, procs []rank.Proc) {
 	e.Proc = rank.NoProc
 	if len(procs) == 1 {
 		e.Proc = procs[0]
@@ -63,7 +62,6 @@ func (d describer) about(e *rank.Error, procs []rank.Proc) *rank.Error {
 			e.Ranks = append(e.Ranks, ranks[:min(len(ranks), room)]...)
 		}
 	}
-	return e
 }
 
 // lost makes the cause of process p whose link to process by closed. If why
@@ -113,13 +111,4 @@ func (d describer) complete(e *rank.Error, phase Token) *rank.Error {
 		c.Ranks = slices.Clone(ranks[:min(len(ranks), maxCauseRanks)])
 	}
 	return &c
-}
-
-// typed makes a *rank.Error of any error.
-func typed(err error, kind rank.Kind) *rank.Error {
-	var e *rank.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return rank.Errorf(kind, "%w", err)
 }

@@ -106,8 +106,10 @@ func newSimJob(t testing.TB, seed uint64, procs, arity int, spec Spec) *simJob {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &simJob{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: storyStart, sched: sched, limits: storyLimits,
-		work: 500 * time.Millisecond, delay: 5 * time.Millisecond}
+	j := &simJob{
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: storyStart, sched: sched, limits: storyLimits,
+		work: 500 * time.Millisecond, delay: 5 * time.Millisecond,
+	}
 	for p := range procs {
 		sp := &simProc{job: j, p: rank.Proc(p), parent: rank.NoProc, stuck: -1, linkDown: map[rank.Proc]Time{}}
 		if p > 0 {
@@ -310,8 +312,10 @@ func (s *simProc) stop(found bool) {
 	s.stopped = true
 	if found {
 		j.at(j.now+int64(3*time.Second), func() {
-			j.stepRoot(Input{Kind: InLost, Procs: slices.Collect(s.subtree.All()),
-				Cause: &rank.Error{Kind: rank.KindLost, Proc: s.p, Peer: rank.None, Text: "does not answer a ping"}})
+			j.stepRoot(Input{
+				Kind: InLost, Procs: slices.Collect(s.subtree.All()),
+				Cause: &rank.Error{Kind: rank.KindLost, Proc: s.p, Peer: rank.None, Text: "does not answer a ping"},
+			})
 		})
 	}
 }

@@ -367,7 +367,7 @@ func (m *Member) forward() {
 	msg := Message{Type: r.typ, Seq: m.slot.Seq, Covers: r.fresh, Failed: r.failed, Cause: r.cause}
 	body, err := r.merged(m.slot, m.cfg.Merge)
 	if err != nil {
-		c := *typed(err, rank.KindInternal)
+		c := *rank.AsError(err, rank.KindInternal)
 		c.Proc = m.cfg.Self
 		m.up(Message{Type: Cancel, Seq: m.slot.Seq, Cause: m.describe.complete(&c, m.slot.Phase)})
 	}

@@ -224,7 +224,7 @@ func (r *Root) collect(now Time) {
 	if entry, _ := Lookup(r.slot.Phase); entry.Exchange {
 		var err error
 		if whole, err = r.replies.merged(r.slot, r.cfg.Merge); err != nil {
-			r.stop(now, typed(err, rank.KindInternal))
+			r.stop(now, rank.AsError(err, rank.KindInternal))
 			return
 		}
 	}
@@ -236,7 +236,7 @@ func (r *Root) collect(now Time) {
 func (r *Root) reduced(now Time) {
 	merged, err := r.replies.merged(r.slot, r.cfg.Merge)
 	if err != nil {
-		r.blame(r.describe.complete(typed(err, rank.KindInternal), r.slot.Phase))
+		r.blame(r.describe.complete(rank.AsError(err, rank.KindInternal), r.slot.Phase))
 	}
 	r.out = append(r.out, Output{
 		Kind: OutReduced,

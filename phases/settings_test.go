@@ -174,8 +174,10 @@ func TestParseShape(t *testing.T) {
 			t.Errorf("%q prints as %q", text, got)
 		}
 	}
-	for _, text := range []string{"", "burst=1", "Burst", "parallel", "parallel=0", "parallel=-1", "parallel=1.5", "parallel=99999999999",
-		"rate", "rate=0", "rate=-3", "rate=NaN", "rate=Inf", "rate=1e10", "rate=0.0001", "sweep=1:2:1", "parallel=4 "} {
+	for _, text := range []string{
+		"", "burst=1", "Burst", "parallel", "parallel=0", "parallel=-1", "parallel=1.5", "parallel=99999999999",
+		"rate", "rate=0", "rate=-3", "rate=NaN", "rate=Inf", "rate=1e10", "rate=0.0001", "sweep=1:2:1", "parallel=4 ",
+	} {
 		_, err := ParseShape(text)
 		if rank.ExitCode(err) != 2 || !strings.Contains(err.Error(), "--connect") || !strings.Contains(err.Error(), "use burst, parallel=W") {
 			t.Errorf("ParseShape(%q): %v, want a usage error that names the flag and the forms", text, err)
@@ -202,9 +204,11 @@ func TestParseDelay(t *testing.T) {
 			t.Errorf("ParseDelay(%q) = %v, %v", text, d, err)
 		}
 	}
-	for _, text := range []string{"", "rank=3", "rank=3,phase=connect", "rank=3,phase=connect,ms=", "rank=-1,phase=connect,ms=1",
+	for _, text := range []string{
+		"", "rank=3", "rank=3,phase=connect", "rank=3,phase=connect,ms=", "rank=-1,phase=connect,ms=1",
 		"rank=x,phase=connect,ms=1", "rank=3,phase=seal,ms=1", "rank=3,phase=connect,ms=0", "rank=3,phase=connect,ms=NaN",
-		"rank=3,phase=connect,ms=1e-9", "rank=3,phase=connect,ms=1e300", "rank=3,rank=3,phase=connect,ms=1", "rank=3,phase=connect,ms=1,x=2"} {
+		"rank=3,phase=connect,ms=1e-9", "rank=3,phase=connect,ms=1e300", "rank=3,rank=3,phase=connect,ms=1", "rank=3,phase=connect,ms=1,x=2",
+	} {
 		if _, err := ParseDelay(text); rank.ExitCode(err) != 2 || !strings.Contains(err.Error(), "rank=R,phase=PHASE,ms=N") {
 			t.Errorf("ParseDelay(%q): %v", text, err)
 		}
@@ -213,8 +217,10 @@ func TestParseDelay(t *testing.T) {
 
 func TestParsePrintRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := Delay{rank.Rank(rapid.Int32Range(0, 1<<30).Draw(t, "rank")), Connect,
-			time.Duration(rapid.Int64Range(1, int64(24*time.Hour)).Draw(t, "for"))}
+		d := Delay{
+			rank.Rank(rapid.Int32Range(0, 1<<30).Draw(t, "rank")), Connect,
+			time.Duration(rapid.Int64Range(1, int64(24*time.Hour)).Draw(t, "for")),
+		}
 		if got, err := ParseDelay(d.String()); err != nil || got != d {
 			t.Fatalf("%v → %v, %v", d, got, err)
 		}

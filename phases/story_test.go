@@ -188,8 +188,10 @@ func formatMessage(m Message) string {
 // message of a command such as "done 0-3 seq=1 failed=2 body=x".
 func (a args) message(t testing.TB, typ Type, procs string) Message {
 	t.Helper()
-	m := Message{Type: typ, Seq: int32(a.int(t, "seq")), Failed: a.int(t, "failed"), Done: a.int(t, "done"), Total: a.int(t, "total"),
-		Code: int(a.int(t, "code")), Body: []byte(a["body"]), Cause: a.cause(t)}
+	m := Message{
+		Type: typ, Seq: int32(a.int(t, "seq")), Failed: a.int(t, "failed"), Done: a.int(t, "done"), Total: a.int(t, "total"),
+		Code: int(a.int(t, "code")), Body: []byte(a["body"]), Cause: a.cause(t),
+	}
 	if procs != "" {
 		m.Covers = parseProcs(t, procs)
 	}
@@ -307,8 +309,10 @@ func TestMemberStories(t *testing.T) {
 			switch d.Cmd {
 			case "new":
 				// Children are the lines of the input: "3: 3,7-9".
-				cfg := MemberConfig{Self: rank.Proc(a.int(t, "self")), Parent: rank.Proc(a.int(t, "parent")), Procs: 16,
-					Schedule: a.schedule(t), Limits: storyLimits, Merge: storyMerge, Describe: storyHost}
+				cfg := MemberConfig{
+					Self: rank.Proc(a.int(t, "self")), Parent: rank.Proc(a.int(t, "parent")), Procs: 16,
+					Schedule: a.schedule(t), Limits: storyLimits, Merge: storyMerge, Describe: storyHost,
+				}
 				for line := range strings.Lines(d.Input) {
 					child, below, _ := strings.Cut(strings.TrimSpace(line), ": ")
 					cfg.Children = append(cfg.Children, Child{number(child), parseProcs(t, below)})

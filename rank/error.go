@@ -118,14 +118,21 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// AsError is the *Error in err's chain, or else a new one of a kind around it.
+func AsError(err error, kind Kind) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return Errorf(kind, "%w", err)
+}
+
 // ExitCode of any error: nil is 0, a *Error its kind's (a cancelled job the
 // signal's 128+n), anything else 1.
 func ExitCode(err error) int {
 	if err == nil {
 		return 0
 	}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		if e.Kind == KindCancelled && e.Signal > 0 {
 			return 128 + e.Signal
 		}

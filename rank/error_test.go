@@ -11,7 +11,8 @@ func TestErrorText(t *testing.T) {
 	reset := errors.New("connection reset")
 	for want, e := range map[string]*Error{
 		"rank 3 (n1): connect: establish: to rank 9: connection reset": {
-			Ranks: []Rank{3}, Proc: 1, Host: "n1", Phase: "connect", Step: "establish", Peer: 9, Err: reset},
+			Ranks: []Rank{3}, Proc: 1, Host: "n1", Phase: "connect", Step: "establish", Peer: 9, Err: reset,
+		},
 		"ranks 0-2,7: gone":        {Ranks: []Rank{7, 2, 0, 1}, Proc: NoProc, Peer: None, Text: "gone", Err: reset},
 		"process 4 (n2): gone":     {Proc: 4, Host: "n2", Peer: None, Text: "gone"},
 		"n2: bind: gone":           {Proc: NoProc, Host: "n2", Phase: "bind", Peer: None, Text: "gone"},

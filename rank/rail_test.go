@@ -31,7 +31,11 @@ func TestRailCounts(t *testing.T) {
 		ranks, perHost int
 		want           int64
 	}{
-		{1, 4, 0}, {4, 1, 12}, {16, 4, 4 * 12}, {7, 2, 12 + 6}, {8, 8, 0},
+		{1, 4, 0},
+		{4, 1, 12},
+		{16, 4, 4 * 12},
+		{7, 2, 12 + 6},
+		{8, 8, 0},
 		{1_000_000, 8, 8 * 125_000 * 124_999},
 	} {
 		if got := mustTopology(t, NewLayout(c.ranks, c.perHost), Params{Name: "rail"}).Count(); got != c.want {

@@ -30,17 +30,27 @@ func TestRange(t *testing.T) {
 		{policy: PerInitiator, segment: 1 << 20, stride: 4096, slots: 4, pos: 0, k: 4, size: 1 << 18},
 		{policy: PerInitiator, segment: 1 << 20, stride: 4096, slots: 64, pos: 3, k: 4, offset: 3 << 18, size: 1 << 18},
 		{policy: PerInitiator, segment: 100_000, stride: 4096, slots: 8, pos: 2, k: 3, offset: 2 * 32768, size: 32768},
-		{policy: PerInitiator, segment: 100_000, stride: 4096, slots: 9, pos: 2, k: 3, kind: KindUsage,
-			err: "edge 3 → 1: 9 slots of 4096 bytes do not fit into 32768 bytes (per_initiator, 3 initiators): the segment needs at least 110592 bytes"},
-		{policy: Shared, segment: 8191, stride: 4096, slots: 2, pos: 0, k: 3, kind: KindUsage,
-			err: "edge 3 → 1: 2 slots of 4096 bytes do not fit into 8191 bytes (shared, 3 initiators): the segment needs at least 8192 bytes"},
+		{
+			policy: PerInitiator, segment: 100_000, stride: 4096, slots: 9, pos: 2, k: 3, kind: KindUsage,
+			err: "edge 3 → 1: 9 slots of 4096 bytes do not fit into 32768 bytes (per_initiator, 3 initiators): the segment needs at least 110592 bytes",
+		},
+		{
+			policy: Shared, segment: 8191, stride: 4096, slots: 2, pos: 0, k: 3, kind: KindUsage,
+			err: "edge 3 → 1: 2 slots of 4096 bytes do not fit into 8191 bytes (shared, 3 initiators): the segment needs at least 8192 bytes",
+		},
 		{policy: PerInitiator, segment: 0, stride: 4096, slots: 0, pos: 0, k: 3},
-		{policy: Shared, segment: 1, stride: math.MaxInt64, slots: 2, pos: 0, k: 1, kind: KindUsage,
-			err: "edge 3 → 1: 2 slots of 9223372036854775807 bytes are too big to count: lower block, batch or threads"},
-		{policy: PerInitiator, segment: 1, stride: 1 << 60, slots: 2, pos: 0, k: 8, kind: KindUsage,
-			err: "edge 3 → 1: 8 parts of 2305843009213693952 bytes are too big to count: lower block, batch or threads"},
-		{policy: Shared, segment: 1, stride: 1, slots: 1, pos: 3, k: 3, kind: KindInternal,
-			err: "edge 3 → 1: range of position 3 of 3, 1 slots of 1 bytes, segment of 1 bytes"},
+		{
+			policy: Shared, segment: 1, stride: math.MaxInt64, slots: 2, pos: 0, k: 1, kind: KindUsage,
+			err: "edge 3 → 1: 2 slots of 9223372036854775807 bytes are too big to count: lower block, batch or threads",
+		},
+		{
+			policy: PerInitiator, segment: 1, stride: 1 << 60, slots: 2, pos: 0, k: 8, kind: KindUsage,
+			err: "edge 3 → 1: 8 parts of 2305843009213693952 bytes are too big to count: lower block, batch or threads",
+		},
+		{
+			policy: Shared, segment: 1, stride: 1, slots: 1, pos: 3, k: 3, kind: KindInternal,
+			err: "edge 3 → 1: range of position 3 of 3, 1 slots of 1 bytes, segment of 1 bytes",
+		},
 	} {
 		offset, size, err := Range(c.policy, e, c.segment, c.stride, c.slots, c.pos, c.k)
 		if c.err != "" {

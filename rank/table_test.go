@@ -145,16 +145,26 @@ func TestBuildErrors(t *testing.T) {
 		{nil, 1, KindRendezvous, "a table of no process: at least one record is needed"},
 		{numbered(0), 0, KindUsage, "0 ranks per process: give at least 1"},
 		{numbered(0, 1), 1 << 31, KindUsage, "2 processes of 2147483648 ranks are more than 2147483647 ranks"},
-		{numbered(0, 1, 1), 1, KindRendezvous,
-			"process number 1 is held by n1 (pid 101) and by n2 (pid 102): start each process with its own number"},
-		{numbered(0, 7, 5), 1, KindRendezvous,
-			"process number 5 of n2 (pid 102) is outside 0-2 and nobody has 1: number the 3 processes 0-2"},
-		{numbered(0, -1, 2, -1), 1, KindRendezvous,
-			"2 of 4 processes have no process number: n1 (pid 101), n3 (pid 103); give every process one (--rank) or none"},
-		{numbered(many...), 1, KindRendezvous,
-			"11 of 12 processes have no process number: n0 (pid 100), n1 (pid 101), n2 (pid 102), n3 (pid 103), n4 (pid 104), n5 (pid 105), n6 (pid 106), n7 (pid 107) and 3 more; give every process one (--rank) or none"},
-		{twice, 1, KindRendezvous,
-			"n0 (pid 100) and n1 (pid 101) announced the same nonce: one process must announce itself once"},
+		{
+			numbered(0, 1, 1), 1, KindRendezvous,
+			"process number 1 is held by n1 (pid 101) and by n2 (pid 102): start each process with its own number",
+		},
+		{
+			numbered(0, 7, 5), 1, KindRendezvous,
+			"process number 5 of n2 (pid 102) is outside 0-2 and nobody has 1: number the 3 processes 0-2",
+		},
+		{
+			numbered(0, -1, 2, -1), 1, KindRendezvous,
+			"2 of 4 processes have no process number: n1 (pid 101), n3 (pid 103); give every process one (--rank) or none",
+		},
+		{
+			numbered(many...), 1, KindRendezvous,
+			"11 of 12 processes have no process number: n0 (pid 100), n1 (pid 101), n2 (pid 102), n3 (pid 103), n4 (pid 104), n5 (pid 105), n6 (pid 106), n7 (pid 107) and 3 more; give every process one (--rank) or none",
+		},
+		{
+			twice, 1, KindRendezvous,
+			"n0 (pid 100) and n1 (pid 101) announced the same nonce: one process must announce itself once",
+		},
 	} {
 		for range 2 { // the text does not depend on the order of arrival
 			_, err := Build(c.recs, c.k, "r")

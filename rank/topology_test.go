@@ -334,9 +334,9 @@ func TestNewTopologyErrors(t *testing.T) {
 		v    View
 		want string
 	}{
-		{p: Params{Name: "al-to-all"}, want: `unknown topology "al-to-all": did you mean all_to_all? (` + joined() + `)`},
-		{p: Params{Name: "INCAST"}, want: `unknown topology "INCAST": did you mean incast? (` + joined() + `)`},
-		{p: Params{Name: "alltoall"}, want: `unknown topology "alltoall": did you mean all_to_all? (` + joined() + `)`},
+		{p: Params{Name: "al-to-all"}, want: `unknown topology "al-to-all": did you mean all_to_all? there are ` + joined()},
+		{p: Params{Name: "INCAST"}, want: `unknown topology "INCAST": did you mean incast? there are ` + joined()},
+		{p: Params{Name: "alltoall"}, want: `unknown topology "alltoall": did you mean all_to_all? there are ` + joined()},
 		{p: Params{Name: "ring", M: 2}, want: "topology ring does not take M: leave that out, or use m2n"},
 		{p: Params{Name: "ring", N: -2}, want: "topology ring does not take N: leave that out, or use m2n"},
 		{p: Params{Name: "ring", Offsets: "2"}, want: "topology ring does not take offsets: leave that out, or use shift"},

@@ -163,7 +163,7 @@ func (l *link) answerClock(body []byte, at int64) error {
 	if err := decode(body, &ping); err != nil {
 		return fmt.Errorf("broken clock ping: %w", err)
 	}
-	l.sendMessage(frameClockPong, clockPong{Seq: ping.Seq, T0: ping.T0, T1: at, T2: l.g.clock.Now()})
+	_ = l.sendMessage(frameClockPong, clockPong{Seq: ping.Seq, T0: ping.T0, T1: at, T2: l.g.clock.Now()})
 	return nil
 }
 

@@ -61,7 +61,13 @@ func TestOffsetIsWithinTheBound(t *testing.T) {
 
 func TestDrift(t *testing.T) {
 	for _, c := range []struct{ ns, want int64 }{
-		{0, 0}, {1, 1}, {-1, 1}, {1e9, 30_000}, {-1e9, 30_000}, {1_500_000_000, 45_000}, {3600e9, 3600 * 30_000},
+		{0, 0},
+		{1, 1},
+		{-1, 1},
+		{1e9, 30_000},
+		{-1e9, 30_000},
+		{1_500_000_000, 45_000},
+		{3600e9, 3600 * 30_000},
 		{math.MaxInt64, 276_701_161_105_644},
 	} {
 		if got := drift(c.ns); got != c.want {

@@ -253,11 +253,12 @@ func (c *control) takeOffer(conn net.Conn) {
 }
 
 func (o offer) refuse(format string, args ...any) {
-	writeFrame(o.conn, frameRefuse, fmt.Appendf(nil, format, args...))
-	o.out.flush(refuseWait)
+	// Whoever does not listen is cut off below.
+	_ = writeFrame(o.conn, frameRefuse, fmt.Appendf(nil, format, args...))
+	_ = o.out.flush(refuseWait)
 	// Closing with something unread would reset the stream and take the text along.
 	o.conn.SetReadDeadline(time.Now().Add(refuseWait))
-	io.Copy(io.Discard, o.conn)
+	_, _ = io.Copy(io.Discard, o.conn)
 	o.out.Close()
 }
 

@@ -178,7 +178,7 @@ func (c *controller) trySeal() {
 	}
 	table, err := rank.Build(c.g.seal(), c.g.own.K, c.g.runID)
 	if err != nil {
-		c.failLocked(asRankError(err))
+		c.failLocked(rank.AsError(err, rank.KindInternal))
 		return
 	}
 	c.table = table

@@ -206,8 +206,15 @@ func FuzzEntries(f *testing.F) {
 
 func TestWellFormed(t *testing.T) {
 	deep := bytes.Repeat([]byte{0x91}, 1000)
-	for _, v := range []any{nil, true, 1, -1, 1 << 40, -1 << 40, 255, 1 << 15, math.Pi, float32(1), "text", strings.Repeat("x", 300), strings.Repeat("x", 70000),
-		[]byte{1}, make([]byte, 300), make([]byte, 70000), []int{1, 2}, make([]int, 20), make([]int, 70000), map[string]int{"a": 1}, manyKeys(20), manyKeys(70000), time.Unix(1, 1), knockOf(0, 1)} {
+	for _, v := range []any{
+		nil, true, 1, -1, 1 << 40, -1 << 40, 255, 1 << 15, math.Pi, float32(1), "text", strings.Repeat("x", 300), strings.Repeat("x", 70000),
+		[]byte{1},
+		make([]byte, 300), make([]byte, 70000),
+		[]int{1, 2},
+		make([]int, 20), make([]int, 70000),
+		map[string]int{"a": 1},
+		manyKeys(20), manyKeys(70000), time.Unix(1, 1), knockOf(0, 1),
+	} {
 		body, err := msgpack.Marshal(v)
 		if err != nil {
 			t.Fatal(err)

@@ -2,7 +2,6 @@ package rendezvous
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -102,11 +101,5 @@ func spawnedChild(args []string) int {
 	return 0
 }
 
-// exitError finds the kind of an error.
-func errorKind(err error) rank.Kind {
-	var e *rank.Error
-	if errors.As(err, &e) {
-		return e.Kind
-	}
-	return rank.KindInternal
-}
+// errorKind finds the kind of an error.
+func errorKind(err error) rank.Kind { return rank.AsError(err, rank.KindInternal).Kind }

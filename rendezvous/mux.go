@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -75,7 +76,7 @@ func (m *mux) accept(ln net.Listener) {
 		m.mu.Lock()
 		over := m.closed
 		if !over {
-			if ne, ok := err.(net.Error); !ok || !isPassing(ne) {
+			if ne, ok := errors.AsType[net.Error](err); !ok || !isPassing(ne) {
 				delete(m.listeners, ln)
 				over = true
 			}
@@ -163,6 +164,5 @@ func (m *mux) close() {
 
 // isPassing says that accept may work again later (EMFILE, ECONNABORTED …).
 func isPassing(err net.Error) bool {
-	//lint:ignore SA1019 for accept, Temporary is still the one thing that tells
-	return err.Temporary() || err.Timeout()
+	return err.Temporary() || err.Timeout() //nolint:staticcheck // for accept, Temporary is still the one thing that tells
 }

@@ -243,18 +243,18 @@ func (g *Group) form(ctx context.Context, encoded []byte) (err error) {
 	back, trips := 0, 0
 	var tripBegin time.Time
 	times := []time.Duration{}
-	// trip goes down, or comes back where nobody is below.
+	// trip goes down, or comes back where nobody is below. A link that fails says so in a note.
 	trip := func() {
 		back = len(g.children)
 		tripBegin = time.Now()
 		if back == 0 && g.parent != nil {
-			g.parent.send(frameTripBack, nil)
+			_ = g.parent.send(frameTripBack, nil)
 		}
-		g.broadcast(frameTrip, nil)
+		_ = g.broadcast(frameTrip, nil)
 	}
 
 	if err := acked(); err != nil {
-		return g.fail(ctx, halt, asRankError(err))
+		return g.fail(ctx, halt, rank.AsError(err, rank.KindInternal))
 	}
 	if g.parent == nil && len(g.children) == 0 {
 		g.over(nil)
@@ -291,7 +291,7 @@ func (g *Group) form(ctx context.Context, encoded []byte) (err error) {
 				}
 				delete(waiting, n.l.proc)
 				if err := acked(); err != nil {
-					return g.fail(ctx, halt, asRankError(err))
+					return g.fail(ctx, halt, rank.AsError(err, rank.KindInternal))
 				}
 				if g.parent == nil && len(waiting) == 0 {
 					trip()
@@ -303,7 +303,7 @@ func (g *Group) form(ctx context.Context, encoded []byte) (err error) {
 					continue
 				}
 				if g.parent != nil {
-					g.parent.send(frameTripBack, nil)
+					_ = g.parent.send(frameTripBack, nil)
 					continue
 				}
 				times = append(times, time.Since(tripBegin))
@@ -324,7 +324,7 @@ func (g *Group) form(ctx context.Context, encoded []byte) (err error) {
 				}
 				if n.l.up {
 					halt()
-					g.broadcast(frameSealFailed, n.body)
+					_ = g.broadcast(frameSealFailed, n.body)
 					return e
 				}
 				return g.fail(ctx, halt, e)
@@ -365,7 +365,7 @@ func (g *Group) fail(ctx context.Context, halt func(), e *rank.Error) error {
 	}
 	verdict := e
 	if g.parent != nil && !g.parent.dead.Load() {
-		g.parent.send(frameSealFailed, body)
+		_ = g.parent.send(frameSealFailed, body)
 		timer := time.NewTimer(failWait)
 		defer timer.Stop()
 	wait:
@@ -391,7 +391,7 @@ func (g *Group) fail(ctx context.Context, halt func(), e *rank.Error) error {
 			}
 		}
 	}
-	g.broadcast(frameSealFailed, body)
+	_ = g.broadcast(frameSealFailed, body)
 	return verdict
 }
 
@@ -399,14 +399,6 @@ func (g *Group) sealError(p rank.Proc, format string, args ...any) *rank.Error {
 	e := rank.Errorf(rank.KindRendezvous, format, args...)
 	e.Proc, e.Host = p, g.table.Procs[p].Host
 	return e
-}
-
-func asRankError(err error) *rank.Error {
-	var e *rank.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return rank.Errorf(rank.KindInternal, "%w", err)
 }
 
 // names lists some processes with their hosts.

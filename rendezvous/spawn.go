@@ -274,14 +274,14 @@ func (s *spawn) startOne(i int) (*spawned, error) {
 	cmd := exec.Command(s.path, s.cfg.Args...)
 	cmd.Stdout, cmd.Stderr = orFile(s.cfg.Out, os.Stdout), orFile(s.cfg.Err, os.Stderr)
 	cmd.ExtraFiles = []*os.File{r}
-	fds := strconv.Itoa(spawnPipeFD)
+	fds := []string{strconv.Itoa(spawnPipeFD)}
 	if i == 0 {
 		for _, f := range s.sockets {
-			fds += "," + strconv.Itoa(spawnPipeFD+len(cmd.ExtraFiles))
+			fds = append(fds, strconv.Itoa(spawnPipeFD+len(cmd.ExtraFiles)))
 			cmd.ExtraFiles = append(cmd.ExtraFiles, f)
 		}
 	}
-	cmd.Env = append(slices.Clone(s.env), spawnEnv+"="+fds)
+	cmd.Env = append(slices.Clone(s.env), spawnEnv+"="+strings.Join(fds, ","))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	// A descendant that keeps an output pipe open must not keep the parent.
 	cmd.WaitDelay = spawnGrace

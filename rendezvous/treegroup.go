@@ -167,7 +167,7 @@ func (g *Group) broadcast(kind byte, body []byte) error {
 	}
 	for _, l := range g.children {
 		if l != nil {
-			l.sendRaw(b) // a loss is told as an event
+			_ = l.sendRaw(b) // a loss is told as an event
 		}
 	}
 	return nil
@@ -289,7 +289,7 @@ func (g *Group) watch() {
 				l.cut(fmt.Errorf("silent for %v", l.idle))
 			case l.untilAsk <= 0:
 				l.untilAsk = ask
-				l.send(framePing, nil)
+				_ = l.send(framePing, nil) // a loss is told as an event
 			}
 		}
 	}
@@ -331,7 +331,7 @@ func (g *Group) Close() error {
 func (g *Group) leave() {
 	links := g.links()
 	for _, l := range links {
-		l.send(frameBye, nil)
+		_ = l.send(frameBye, nil) // whoever is gone needs no goodbye
 	}
 	timer := time.NewTimer(closeWait)
 	defer timer.Stop()

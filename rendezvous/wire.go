@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
@@ -176,10 +177,8 @@ func readBody(r *bufio.Reader, limit int, wanted ...byte) (kind byte, body []byt
 		if !complete {
 			continue
 		}
-		for _, w := range wanted {
-			if k == w {
-				return k, b, nil
-			}
+		if slices.Contains(wanted, k) {
+			return k, b, nil
 		}
 		return 0, nil, fmt.Errorf("unexpected frame type %d", k)
 	}

@@ -167,7 +167,7 @@ func children(pid int) []int {
 		if err != nil {
 			continue
 		}
-		for _, f := range strings.Fields(string(b)) {
+		for f := range strings.FieldsSeq(string(b)) {
 			if n, err := strconv.Atoi(f); err == nil {
 				pids = append(pids, n)
 			}

@@ -1,3 +1,9 @@
+// Package transport is the contract of the data plane: what the runner asks of
+// whatever carries the connections, and the names of steps and causes.
+//
+// A Provider opens one Endpoint per rank, an endpoint one Worker per thread, and
+// a worker begins steps on ranges of connections and tells what has happened
+// since. docs/ARCHITECTURE.md says why it looks this way.
 package transport
 
 import "time"

@@ -150,7 +150,7 @@ func (s *storm) initiate() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	defer cmd.Wait()
+	defer func() { _ = cmd.Wait() }() // the target ends when its input does
 	defer in.Close()
 	line := make([]byte, 512)
 	k, err := out.Read(line)

@@ -532,8 +532,7 @@ func (p *process) progress() {
 
 // cancelled is the cause of a cancelled context.
 func (p *process) cancelled(ctx context.Context) *rank.Error {
-	var e *rank.Error
-	if errors.As(context.Cause(ctx), &e) {
+	if e, ok := errors.AsType[*rank.Error](context.Cause(ctx)); ok {
 		return e
 	}
 	return rank.Errorf(rank.KindCancelled, "cancelled: %w", context.Cause(ctx))

@@ -167,8 +167,7 @@ func writeWhole(path string, b []byte) error {
 
 // pathError names the path that the user knows instead of the temporary one.
 func pathError(err error, path string) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return &fs.PathError{Op: "write", Path: path, Err: pe.Err}
 	}
 	return err

@@ -212,8 +212,7 @@ func withCode(e *rank.Error, code int) error {
 
 // ExitCode of what Run returned.
 func ExitCode(err error) int {
-	var c coded
-	if errors.As(err, &c) {
+	if c, ok := errors.AsType[coded](err); ok {
 		return c.code
 	}
 	return rank.ExitCode(err)

@@ -81,7 +81,6 @@ type worker struct {
 
 	stamps *collect.Stamps
 	mimic  *collect.Stamps // rows of --mimic, nil without
-	asleep int64           // mimic: owed sleeps run one after the other
 
 	ev  []transport.Event
 	due []int64
@@ -633,8 +632,7 @@ func (w *worker) mimicOne(s transport.Step, c int) {
 
 // causeOf finds the cause under which a failure is counted.
 func causeOf(err error) transport.Cause {
-	var op *transport.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*transport.OpError](err); ok {
 		return op.Cause
 	}
 	return transport.CauseOther

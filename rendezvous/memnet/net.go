@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -168,15 +169,7 @@ func (h *Host) String() string { return h.name }
 
 // owns says whether an address is the host's own.
 func (h *Host) owns(a netip.Addr) bool {
-	if a.IsLoopback() {
-		return true
-	}
-	for _, own := range h.addrs {
-		if own == a {
-			return true
-		}
-	}
-	return false
+	return a.IsLoopback() || slices.Contains(h.addrs, a)
 }
 
 // find looks the bound address up that takes what is sent to addr.
