@@ -13,6 +13,11 @@ import (
 	"rankstorm/rank"
 )
 
+// longest is the most that a time given by the user may be: a year. Deadlines
+// are sums of a few such times and a moment in nanoseconds, which must not
+// overflow.
+const longest = 365 * 24 * time.Hour
+
 // DefaultSpec is a job with every documented default; Procs is left for the
 // launcher (0).
 func DefaultSpec() Spec {
@@ -56,8 +61,11 @@ func (s Spec) Validate() error {
 		}
 	}
 	positive := func(flag string, d time.Duration) {
-		if d <= 0 {
+		switch {
+		case d <= 0:
 			fault("%s %s: must be longer than 0, for instance 60s", flag, d)
+		case d > longest:
+			fault("%s %s: must be at most %s", flag, d, longest)
 		}
 	}
 	between("--procs", s.Procs, 1, MaxProcs)
@@ -86,16 +94,16 @@ func (s Spec) Validate() error {
 	positive("--join-timeout", s.JoinTimeout)
 	positive("--phase-timeout", s.PhaseTimeout)
 	positive("--liveness-timeout", s.LivenessTimeout)
-	if s.MaxTime < 0 {
-		fault("--max-time %s: must not be negative (0 is no limit)", s.MaxTime)
+	if s.MaxTime < 0 || s.MaxTime > longest {
+		fault("--max-time %s: must not be negative (0 is no limit) and at most %s", s.MaxTime, longest)
 	}
 	held := map[Token]bool{}
 	for _, h := range s.Holds {
 		if _, ok := Lookup(h.Phase); !ok {
 			fault("--hold %s: unknown phase %q, use one of %s", h, string(h.Phase), tokenNames())
 		}
-		if h.For <= 0 {
-			fault("--hold %s: must be longer than 0", h)
+		if h.For <= 0 || h.For > longest {
+			fault("--hold %s: must be longer than 0 and at most %s", h, longest)
 		}
 		if held[h.Phase] {
 			fault("--hold %s: phase %s is held twice", h, h.Phase)
@@ -110,8 +118,8 @@ func (s Spec) Validate() error {
 		if d.Rank < 0 || size > 0 && int64(d.Rank) >= size {
 			fault("--delay %s: rank %d is not in 0 to %d", d, d.Rank, size-1)
 		}
-		if d.For <= 0 {
-			fault("--delay %s: must be longer than 0", d)
+		if d.For <= 0 || d.For > longest {
+			fault("--delay %s: must be longer than 0 and at most %s", d, longest)
 		}
 	}
 	if len(faults) == 0 {

@@ -2,6 +2,7 @@ package phases
 
 import (
 	"errors"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -58,6 +59,12 @@ func TestValidateNamesFlagValueAndForms(t *testing.T) {
 		{func(s *Spec) { s.Delays = []Delay{{4, Connect, 1}} }, "rank 4 is not in 0 to 3"},
 		{func(s *Spec) { s.Delays = []Delay{{0, Gather, 1}} }, `phase "gather" is not entered in lockstep`},
 		{func(s *Spec) { s.Delays = []Delay{{0, Connect, 0}} }, "ms=0: must be longer than 0"},
+		{func(s *Spec) { s.PhaseTimeout = 999999 * time.Hour }, "--phase-timeout 999999h0m0s: must be at most 8760h"},
+		{func(s *Spec) { s.JoinTimeout = math.MaxInt64 }, "--join-timeout 2562047h47m16.854775807s: must be at most 8760h"},
+		{func(s *Spec) { s.LivenessTimeout = math.MaxInt64 }, "--liveness-timeout 2562047h47m16.854775807s: must be at most 8760h"},
+		{func(s *Spec) { s.MaxTime = math.MaxInt64 }, "--max-time 2562047h47m16.854775807s: must not be negative (0 is no limit) and at most 8760h"},
+		{func(s *Spec) { s.Holds = []Hold{{Connect, math.MaxInt64}} }, "must be longer than 0 and at most 8760h"},
+		{func(s *Spec) { s.Delays = []Delay{{0, Connect, math.MaxInt64}} }, "must be longer than 0 and at most 8760h"},
 	} {
 		s := valid()
 		c.change(&s)

@@ -166,6 +166,9 @@ func newJoiner(cfg Config) (*joiner, error) {
 		cfg: cfg, addr: addr, job: jobHash(cfg.JobKey),
 		outcomes: make(chan outcome, 8), notices: make(chan string, 64), awaited: make(chan struct{}),
 	}
+	if err := checkOwn(j.knock()); err != nil {
+		return nil, err
+	}
 	j.life, j.endLife = context.WithCancel(context.Background())
 	return j, nil
 }
@@ -293,7 +296,11 @@ func (j *joiner) timedOut() error {
 	case j.toldBy != "":
 		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: the controller (%s) is still waiting for others", limit, j.toldBy)
 	}
-	return rank.Errorf(rank.KindRendezvous, "no controller at %s within %v: %s; is a process started on that host with the same -C, and no firewall between?", j.addr, limit, j.problem)
+	problem := j.problem
+	if problem == "" {
+		problem = "no attempt came to an end"
+	}
+	return rank.Errorf(rank.KindRendezvous, "no controller at %s within %v: %s; is a process started on that host with the same -C, and no firewall between?", j.addr, limit, problem)
 }
 
 // tellUser passes notices on from one goroutine, those queued at the end too.

@@ -7,6 +7,9 @@ import (
 	"net/netip"
 	"strings"
 	"unicode"
+	"unicode/utf8"
+
+	"github.com/vmihailenco/msgpack/v5"
 
 	"rankstorm/rank"
 )
@@ -85,17 +88,57 @@ func decodeKnock(body []byte) (k knock, err error) {
 	return k, checkRecord(&k.Record)
 }
 
+// CheckHost says what is wrong with a host name that was given by hand, "" if
+// nothing: it has 1 to 255 bytes, and only characters that show on one line.
+func CheckHost(name string) (wrong string) {
+	switch {
+	case name == "" || len(name) > 255:
+		return fmt.Sprintf("a host name of %d bytes: give 1 to 255", len(name))
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsGraphic(c) || unicode.IsSpace(c) }):
+		return fmt.Sprintf("host name %s has a space or a character that does not show", quote(name))
+	}
+	return ""
+}
+
+// checkOwn refuses what every controller would take for junk, while somebody
+// can still be told.
+func checkOwn(k knock) error {
+	wrong := func(what string) error {
+		return rank.Errorf(rank.KindUsage, "%s", what)
+	}
+	if len(k.JobKey) > maxText {
+		return wrong(fmt.Sprintf("--job has %d bytes: give at most %d", len(k.JobKey), maxText))
+	}
+	if what := CheckHost(k.Record.Host); what != "" {
+		return wrong(what)
+	}
+	for _, kv := range k.Record.Own {
+		if len(kv.Value) > maxText {
+			return wrong(fmt.Sprintf("--%s has %d bytes: give at most %d", kv.Key, len(kv.Value), maxText))
+		}
+	}
+	longest := rank.KV{}
+	for _, kv := range k.Settings {
+		if len(kv.Value) > len(longest.Value) {
+			longest = kv
+		}
+	}
+	const others = 16 << 10 // addresses and the rest of the record
+	if body, err := msgpack.Marshal(k); err != nil || len(body) > maxKnock-others {
+		return wrong(fmt.Sprintf("the settings of this job have %d bytes, most of them --%s: at most %d can be compared, write ranges or a custom file", len(body), longest.Key, maxKnock-others))
+	}
+	return nil
+}
+
 // checkRecord bounds a record that came over the wire.
 func checkRecord(r *rank.Record) error {
 	switch {
 	case r.Nonce == [16]byte{}:
 		return fmt.Errorf("record without a nonce")
-	case r.Host == "" || len(r.Host) > 255:
-		return fmt.Errorf("record: host name of %d bytes", len(r.Host))
+	case len(CheckHost(r.Host)) > 0:
+		return fmt.Errorf("record: %s", CheckHost(r.Host))
 	case len(r.Control) == 0 || len(r.Control) > maxControl:
 		return fmt.Errorf("record: %d control addresses, 1 to %d are allowed", len(r.Control), maxControl)
-	case strings.ContainsFunc(r.Host, func(c rune) bool { return !unicode.IsGraphic(c) || unicode.IsSpace(c) }):
-		return fmt.Errorf("record: host name %q", r.Host)
 	case len(r.BuildID) > maxText:
 		return fmt.Errorf("record: build id of %d bytes", len(r.BuildID))
 	case len(r.Own) > maxSettings:

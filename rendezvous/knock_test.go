@@ -259,3 +259,39 @@ func FuzzWellFormed(f *testing.F) {
 		}
 	})
 }
+
+// What a controller would take for junk is refused where it was typed.
+func TestCheckOwn(t *testing.T) {
+	for _, c := range []struct {
+		change func(k *knock)
+		want   string
+	}{
+		{func(*knock) {}, ""},
+		{func(k *knock) { k.Record.Host = strings.Repeat("a", 255) }, ""},
+		{func(k *knock) { k.Record.Host = "nœud-1" }, ""},
+		{func(k *knock) { k.Record.Host = strings.Repeat("a", 256) }, "a host name of 256 bytes"},
+		{func(k *knock) { k.Record.Host = "" }, "a host name of 0 bytes"},
+		{func(k *knock) { k.Record.Host = "a b" }, "host name \"a b\" has a space"},
+		{func(k *knock) { k.Record.Host = "a\nb" }, `host name "a\nb" has a space`},
+		{func(k *knock) { k.Record.Host = "a\xff" }, `host name "a\xff" has a space`},
+		{func(k *knock) { k.JobKey = strings.Repeat("j", maxText+1) }, "--job has 4097 bytes"},
+		{func(k *knock) { k.Record.Own = []rank.KV{{Key: "out", Value: strings.Repeat("o", maxText+1)}} }, "--out has 4097 bytes"},
+		{func(k *knock) { k.Settings[1].Value = strings.Repeat("1,", maxKnock/2) }, "most of them --b"},
+	} {
+		k := knockOf(0, 2)
+		c.change(k)
+		err := checkOwn(*k)
+		if c.want == "" {
+			if err != nil {
+				t.Errorf("%v, want no error", err)
+			}
+			if err := checkRecord(&k.Record); err != nil {
+				t.Errorf("a controller says %v", err)
+			}
+			continue
+		}
+		if errorKind(err) != rank.KindUsage || !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 //	fail-early P N  process P leaves with code N before it joins
 //	stop P          process P stops itself after the seal, the others leave with 0
 //	wait            until SIGINT or SIGTERM: leave with 128 + its number
+//	deaf            note SIGINT and SIGTERM, and stay
 //	orphan FILE     wait for the end of the parent and note it in FILE.<proc>
 func spawnedChild(args []string) int {
 	in, err := Inherited()
@@ -92,6 +93,11 @@ func spawnedChild(args []string) int {
 	case "stop":
 		if me(1) {
 			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		}
+	case "deaf":
+		fmt.Println("ready")
+		for range signals {
+			fmt.Println("not yet")
 		}
 	case "wait":
 		fmt.Println("ready")

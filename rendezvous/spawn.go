@@ -35,7 +35,7 @@ type SpawnConfig struct {
 }
 
 const (
-	spawnGrace   = 5 * time.Second        // that children have after the root's process ended
+	spawnGrace   = 5 * time.Second        // that children have once they have no business any more
 	spawnLook    = 250 * time.Millisecond // how often stopped children are looked for then
 	spawnEnv     = "RANKSTORM_INHERITED"  // numbers of the inherited descriptors
 	ownPrefix    = "RANKSTORM_"
@@ -109,7 +109,7 @@ type spawnExit struct {
 // place over a pipe (see Inherited). The parent hosts no rank and prints
 // nothing. SIGINT and SIGTERM that it gets go to all children, each of which is
 // a process group of its own, so that the terminal's Ctrl-C reaches them once;
-// an end of ctx counts as SIGTERM, or as the signal of its cause if that is a
+// a second one kills what still runs. An end of ctx counts as SIGTERM, or as the signal of its cause if that is a
 // *rank.Error.
 //
 // code is the job's exit code: that of process 0, unless a child was ended by a
@@ -157,6 +157,7 @@ type spawn struct {
 	sockets  []*os.File // listener and packet socket of the controller port, for process 0
 	children []*spawned
 	exits    chan spawnExit
+	forced   syscall.Signal // came a second time: the children were killed
 	ctxSent  syscall.Signal // what the end of ctx sent, until the same comes as a signal
 	sent     map[syscall.Signal]bool
 }
@@ -324,7 +325,7 @@ func (s *spawn) signalAll(sig syscall.Signal) {
 }
 
 // wait until all children ended: forward signals, announce ends, and kill what
-// stands still after the root's process is gone.
+// stands still after the others are gone.
 func (s *spawn) wait(ctx context.Context, signals <-chan os.Signal) {
 	ended := ctx.Done()
 	var look <-chan time.Time
@@ -338,6 +339,11 @@ func (s *spawn) wait(ctx context.Context, signals <-chan os.Signal) {
 				continue
 			}
 			ended = nil
+			if len(s.sent) > 0 {
+				s.forced = sysSig
+				s.killRest()
+				continue
+			}
 			s.signalAll(sysSig)
 		case <-ended:
 			ended = nil
@@ -358,7 +364,7 @@ func (s *spawn) wait(ctx context.Context, signals <-chan os.Signal) {
 			exit.child.state = exit.state
 			exit.child.pipe.Close()
 			s.announce(exit.child)
-			if look == nil && s.children[0].state != nil {
+			if look == nil {
 				ticker := time.NewTicker(spawnLook)
 				defer ticker.Stop()
 				look = ticker.C
@@ -396,13 +402,9 @@ func (s *spawn) announce(c *spawned) {
 }
 
 // mayKill says that what still runs has no business any more: the root's
-// process ended by itself, or only stopped children are left.
+// process ended by itself, or some have ended and only stopped ones are left.
 func (s *spawn) mayKill() bool {
-	root := s.children[0].state
-	if root == nil {
-		return false
-	}
-	if root.Exited() {
+	if root := s.children[0].state; root != nil && root.Exited() {
 		return true
 	}
 	for _, c := range s.children {
@@ -455,6 +457,11 @@ func (s *spawn) verdict() (int, error) {
 			}
 			survivors++
 		}
+	}
+	if s.forced != 0 && s.children[0].ours {
+		err := rank.Errorf(rank.KindCancelled, "interrupted a second time: the processes were killed before they could report")
+		err.Signal = int(s.forced)
+		return rank.ExitCode(err), err
 	}
 	if survivors == 0 {
 		return 1, rank.Errorf(rank.KindLost, "no process of the job survived: %s", strings.Join(ends, "; "))

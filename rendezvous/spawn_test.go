@@ -117,6 +117,38 @@ func TestSpawnKillsStopped(t *testing.T) {
 	}
 }
 
+// A root that stands still keeps nobody once the others have left.
+func TestSpawnKillsStoppedRoot(t *testing.T) {
+	code, _, errs, err := play(t.Context(), 3, 0, "stop", "0")
+	if code != 0 || err != nil {
+		t.Errorf("code %d, error %v, stderr %s", code, err, errs)
+	}
+}
+
+// Who insists gets an end at once, and one line that says so.
+func TestSpawnSecondSignal(t *testing.T) {
+	out := &output{}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	said := func(word string) {
+		for strings.Count(out.String(), word) < 3 {
+			if pause(ctx, 5*time.Millisecond) != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		said("ready")
+		syscall.Kill(os.Getpid(), syscall.SIGINT)
+		said("not yet")
+		syscall.Kill(os.Getpid(), syscall.SIGINT)
+	}()
+	code, err := Spawn(ctx, SpawnConfig{N: 3, Args: []string{"spawned", "deaf"}, Out: out, Err: os.Stderr})
+	if code != 130 || errorKind(err) != rank.KindCancelled || !strings.Contains(fmt.Sprint(err), "second time") {
+		t.Errorf("code %d, error %v", code, err)
+	}
+}
+
 func TestSpawnSignals(t *testing.T) {
 	interrupted := &rank.Error{Kind: rank.KindCancelled, Signal: int(syscall.SIGINT)}
 	for _, c := range []struct {

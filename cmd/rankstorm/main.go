@@ -6,6 +6,8 @@ package main
 import (
 	"context"
 	"os"
+	"os/signal"
+	"syscall"
 )
 
 // version is the release; a build may set it with -ldflags "-X main.version=…".
@@ -15,5 +17,8 @@ var version = "0.1.0-dev"
 var exitNow = os.Exit
 
 func main() {
+	// A reader that has seen enough (| head) must not kill a process of the job:
+	// to the others that would be a loss.
+	signal.Ignore(syscall.SIGPIPE)
 	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }

@@ -37,6 +37,10 @@ func (l limits) ports() int64 {
 // gossip sockets, the host socket, files of the report.
 const controlFDs = 24
 
+// parentFDs are what the parent of a spawned job holds per child: its pipe and
+// the handle of the process.
+const parentFDs = 2
+
 // controlLinks of a process in the tree: one parent, and children of its own
 // host and of other hosts, at most arity each.
 func controlLinks(procs, arity int) int64 { return min(int64(procs), 2*int64(arity)+1) }
@@ -48,7 +52,7 @@ type job struct {
 	connections int  // per edge
 	arity       int  // of the control tree
 	backlog     int  // --backlog
-	controller  bool // count what the controller needs too: one knock per process
+	controller  bool // spawned: count what the controller (one knock per process) and the parent need too
 }
 
 // worstNeed is the need of the process that needs most. It walks the degrees
@@ -70,6 +74,7 @@ func worstNeed(t rank.Topology, size int, j job, fds rank.FDCost) (need, error) 
 	}
 	if j.controller {
 		n.fds += int64(j.procs)
+		n.fds = max(n.fds, controlFDs+parentFDs*int64(j.procs))
 	}
 	return n, nil
 }

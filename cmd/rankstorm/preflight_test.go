@@ -26,6 +26,14 @@ func TestWorstNeed(t *testing.T) {
 	if err != nil || spawned.fds != want.fds+4 {
 		t.Errorf("controller: got %+v, %v", spawned, err)
 	}
+	ring, err := rank.NewTopology(rank.NewLayout(64, 1), rank.Params{Name: "ring"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	many, err := worstNeed(ring, 64, job{procs: 64, k: 1, perHost: 64, connections: 1, arity: 16, controller: true}, fds)
+	if err != nil || many.fds != controlFDs+2*64 {
+		t.Errorf("the parent of many: got %+v, %v", many, err)
+	}
 }
 
 func TestCheck(t *testing.T) {

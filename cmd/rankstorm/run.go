@@ -98,6 +98,8 @@ func (a *app) prepare(flags *pflag.FlagSet, r *runFlags, in *rendezvous.Inherita
 	switch {
 	case r.quiet && r.verbose > 0:
 		return nil, usagef("run: -q/--quiet and -v/--verbose contradict each other: leave one of them out")
+	case r.host != "" && rendezvous.CheckHost(r.host) != "":
+		return nil, usagef("run: --host: %s", rendezvous.CheckHost(r.host))
 	case flags.Changed("spawn"):
 		if err := r.spawnConflicts(flags.Changed); err != nil {
 			return nil, err
@@ -193,6 +195,9 @@ func preflight(j *prepared, spawnHosts int) ([]string, error) {
 	if _, err := phases.NewSchedule(s, t.Stages(), runner.Enters); err != nil {
 		return nil, inCommand("run", err)
 	}
+	if err := inTime(s, t); err != nil {
+		return nil, err
+	}
 	n, err := worstNeed(t, size, job{
 		procs: s.Procs, k: s.RanksPerProc, perHost: perHost, connections: s.Connections, arity: s.TreeArity, backlog: s.Backlog,
 		controller: j.spawn > 0, // elsewhere only one process of all is it, and which one shows later
@@ -201,10 +206,26 @@ func preflight(j *prepared, spawnHosts int) ([]string, error) {
 		return nil, inCommand("run", err)
 	}
 	warnings, err := check(n, j.limits)
-	if size == 1 {
+	switch {
+	case size == 1:
 		warnings = append(warnings, "a job of one rank has nobody to connect to: use --spawn 2 or more")
+	case t.Count() == 0:
+		warnings = append(warnings, "topology "+s.Topology.Name+" has no edge with these settings: nobody connects to anybody")
 	}
 	return warnings, err
+}
+
+// inTime refuses a paced storm that cannot end within a phase.
+func inTime(s phases.Spec, t rank.Topology) error {
+	if s.Shape.Kind != phases.Rate || t.Stages() > 1 {
+		return nil
+	}
+	last := float64(t.Count())*float64(s.Connections) - 1
+	if takes := last / s.Shape.PerS; takes > s.PhaseTimeout.Seconds() {
+		return usagef("run: %.0f connections at --connect %s take %.3g s, longer than --phase-timeout %v: raise one of them",
+			last+1, s.Shape, takes, s.PhaseTimeout)
+	}
+	return nil
 }
 
 // spawn is the parent of a job on this machine: it hosts no rank.
@@ -250,7 +271,7 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 			return err
 		}
 	}
-	ctx, stop := withSignals(ctx)
+	ctx, stop := withSignals(ctx, in != nil, a.stderr)
 	defer stop()
 	ctx, joined, release := withParent(ctx, in)
 	defer release()
@@ -271,10 +292,10 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 		cfg.Rendezvous.Notice = func(text string) { fmt.Fprintf(a.stderr, "rankstorm: %s\n", oneLine(text)) }
 	}
 	if f, ok := a.stdout.(*os.File); ok && a.env.get("NO_COLOR") == "" {
-		cfg.Color = term.IsTerminal(int(f.Fd()))
+		cfg.Color = term.IsTerminal(int(f.Fd())) && a.env.get("TERM") != "dumb"
 	}
 	if f, ok := a.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		cfg.StderrTTY = true
+		cfg.StderrTTY = a.env.get("TERM") != "dumb"
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
 			cfg.Columns = columns
 		}

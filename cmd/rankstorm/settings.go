@@ -174,6 +174,8 @@ func (r *runFlags) launch(found rendezvous.Launch) (rendezvous.Launch, error) {
 		l.JobKey, l.Port = r.job, 0
 	}
 	switch {
+	case l.Procs < 0:
+		return l, usagef("run: -P/--procs %d: give at least 1", l.Procs)
 	case l.Controller == "" && l.Advice != "":
 		return l, usagef("run: where do the processes meet? %s", l.Advice)
 	case l.Controller == "" && l.Procs == 0:
@@ -182,8 +184,6 @@ func (r *runFlags) launch(found rendezvous.Launch) (rendezvous.Launch, error) {
 		return l, usagef("run: where do the %d processes meet? name the first host on every node, for instance -C n0, or use --spawn %d on one machine", l.Procs, l.Procs)
 	case l.Procs == 0:
 		return l, usagef("run: how many processes meet at %s? say so on every node, for instance -P 64", l.Controller)
-	case l.Procs < 1:
-		return l, usagef("run: -P/--procs %d: give at least 1", l.Procs)
 	case l.Proc >= l.Procs && r.rank == unset:
 		return l, usagef("run: -P/--procs %d: %s says that this is process %d of %d: leave -P out, or start %d", l.Procs, l.Family, l.Proc, max(found.Procs, l.Proc+1), l.Procs)
 	case l.Proc >= l.Procs:

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,8 +16,10 @@ import (
 
 // withSignals ends the context when SIGINT or SIGTERM arrives, with a cause
 // that has its exit code; the job then keeps what it has and reports. A second
-// signal ends the process at once.
-func withSignals(parent context.Context) (ctx context.Context, stop func()) {
+// signal ends the process at once, after a last word to stderr. A spawned
+// process takes no second one: the same interrupt may reach it directly and
+// through its parent, and the parent kills it if the user insists.
+func withSignals(parent context.Context, spawned bool, stderr io.Writer) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -28,6 +32,10 @@ func withSignals(parent context.Context) (ctx context.Context, stop func()) {
 			case s := <-signals:
 				number, _ := s.(syscall.Signal)
 				if !first {
+					if spawned {
+						continue
+					}
+					fmt.Fprintln(stderr, "rankstorm: interrupted a second time: this process ends before it could report")
 					exitNow(128 + int(number))
 				}
 				cancel(cancelledBy(number))

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
+	"os/signal"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -18,7 +21,8 @@ func TestSignals(t *testing.T) {
 		defer func(before func(int)) { exitNow = before }(exitNow)
 		exitNow = func(code int) { exited <- code }
 
-		ctx, stop := withSignals(t.Context())
+		var said strings.Builder
+		ctx, stop := withSignals(t.Context(), false, &said)
 		send(t, sig)
 		<-ctx.Done()
 		cause := context.Cause(ctx)
@@ -30,7 +34,29 @@ func TestSignals(t *testing.T) {
 			t.Errorf("second %v: exit code %d", sig, got)
 		}
 		stop()
+		if strings.Count(said.String(), "\n") != 1 || !strings.Contains(said.String(), "second time") {
+			t.Errorf("second %v: said %q", sig, said.String())
+		}
 	}
+}
+
+// One interrupt may reach a spawned process twice, directly and through its
+// parent; it must still report.
+func TestSignalsOfASpawnedProcess(t *testing.T) {
+	defer func(before func(int)) { exitNow = before }(exitNow)
+	exitNow = func(code int) { t.Errorf("left with %d", code) }
+	ctx, stop := withSignals(t.Context(), true, io.Discard)
+	send(t, syscall.SIGINT)
+	<-ctx.Done()
+	// The signal package delivers in order: once the own channel has the last one, the other has them all.
+	seen := make(chan os.Signal, 4)
+	signal.Notify(seen, syscall.SIGINT)
+	defer signal.Stop(seen)
+	for range 3 {
+		send(t, syscall.SIGINT)
+		<-seen
+	}
+	stop()
 }
 
 func send(t *testing.T, sig syscall.Signal) {

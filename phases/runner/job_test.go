@@ -315,3 +315,34 @@ func TestCancelAtAnyProcess(t *testing.T) {
 		}
 	})
 }
+
+// Connections whose turn did not come before the deadline have failed in connect; the probe does not count on them.
+func TestPacedStormThatIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, 1, spec(3, func(s *phases.Spec) {
+			s.PhaseTimeout, s.Shape = 2*time.Second, phases.Shape{Kind: phases.Rate, PerS: 1}
+		}), sim.FabricConfig{})
+		b.wait()
+		d := b.document(0)
+		c := d.Connections
+		if c.Planned != 6 || c.Started != 2 || c.Established != 2 || c.Accepted != 2 || c.Dead != 0 || c.Failed != 4 || d.Exit.Code != 1 {
+			t.Errorf("exit %d, connections %+v; want 2 of 6 started and established, 4 failed, none dead, code 1", d.Exit.Code, c)
+		}
+		if st := step(t, d, "probe", "first round trip"); st.Count != 2 || len(st.Failures) != 0 {
+			t.Errorf("probe: count %d, failures %v; want 2 and none", st.Count, st.Failures)
+		}
+	})
+}
+
+// A long sleep of --mimic does not outlive the job.
+func TestMimicEndsWithTheJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, 1, spec(2, func(s *phases.Spec) { s.Mimic, s.PhaseTimeout = time.Minute, 2*time.Second }), sim.FabricConfig{})
+		b.wait()
+		for _, p := range b.procs {
+			if code := ExitCode(p.err); code != 1 || p.ended > 6*time.Second {
+				t.Errorf("process %d: exit %d after %v, want 1 within 6 s", p.i, code, p.ended)
+			}
+		}
+	})
+}

@@ -3,12 +3,12 @@ package runner
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"rankstorm/collect"
@@ -88,8 +88,11 @@ func (p *process) report() error {
 		if err != nil {
 			failed = err
 		}
-		if err := p.table80(p.cfg.Stdout, doc, path); err != nil {
+		if err := p.printTable(doc); err != nil && !errors.Is(err, syscall.EPIPE) { // whoever reads has seen enough
 			p.say("the table could not be printed: %v", err)
+		}
+		if path != "" && !p.cfg.Quiet {
+			p.say("result document on %s: %s", p.table.HostOf(p.first()), path)
 		}
 	}
 	if doc.Exit.Code == 0 {
@@ -102,21 +105,12 @@ func (p *process) report() error {
 	return withCode(e, doc.Exit.Code)
 }
 
-// table80 prints the table and where the document is.
-func (p *process) table80(w io.Writer, doc *collect.Document, path string) error {
-	if w == nil {
+// printTable prints the table of doc to standard output.
+func (p *process) printTable(doc *collect.Document) error {
+	if p.cfg.Stdout == nil {
 		return nil
 	}
-	if err := collect.WriteTable(w, doc, collect.TableOptions{Columns: p.cfg.Columns, Color: p.cfg.Color}); err != nil {
-		return err
-	}
-	if path != "" && !p.cfg.Quiet {
-		host := p.table.HostOf(p.first())
-		if _, err := fmt.Fprintf(p.stderr(), "rankstorm: result document on %s: %s\n", host, path); err != nil {
-			return err
-		}
-	}
-	return nil
+	return collect.WriteTable(p.cfg.Stdout, doc, collect.TableOptions{Columns: p.cfg.Columns, Color: p.cfg.Color})
 }
 
 // save writes the document where it was asked, or else where it can be written, and says where it went.
@@ -147,7 +141,7 @@ func (p *process) saveElsewhere(b []byte, cause error) error {
 // writeWhole writes a file completely or not at all: no half-written result is ever found under its name.
 func writeWhole(path string, b []byte) error {
 	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
-		return os.WriteFile(path, b, 0o644) // a pipe or /dev/stdout cannot be renamed over
+		return writeThrough(path, b)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".rankstorm-*")
 	if err != nil {
@@ -165,8 +159,25 @@ func writeWhole(path string, b []byte) error {
 	return nil
 }
 
+// writeThrough writes to what cannot be renamed over: a pipe, a device,
+// /dev/stdout. A pipe that nobody reads is an error, not a wait.
+func writeThrough(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ENXIO) {
+		return &fs.PathError{Op: "write", Path: path, Err: errors.New("nobody reads this pipe")}
+	}
+	if err != nil {
+		return pathError(err, path)
+	}
+	_, err = f.Write(b)
+	return pathError(errors.Join(err, f.Close()), path)
+}
+
 // pathError names the path that the user knows instead of the temporary one.
 func pathError(err error, path string) error {
+	if err == nil {
+		return nil
+	}
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return &fs.PathError{Op: "write", Path: path, Err: pe.Err}
 	}

@@ -258,7 +258,7 @@ func (w *worker) begin(c command) {
 	}
 }
 
-// pause holds the worker until t without polling, as --delay asks; an abort ends it.
+// pause holds the worker until t without polling, as --delay and --mimic ask; an abort ends it.
 func (w *worker) pause(t int64) {
 	for now := w.now(); now < t && !w.stop.Load(); now = w.now() {
 		w.rk.p.clock.SleepUntil(min(t, now+int64(tick)), 0)
@@ -380,6 +380,21 @@ func (w *worker) connect(at int64) {
 		w.take(min(deadline, wake))
 	}
 	w.giveUp(from, transport.StepConnect)
+	w.neverBegun()
+}
+
+// neverBegun fails the connections whose turn did not come before the deadline: later phases must not count on them.
+func (w *worker) neverBegun() {
+	if w.stop.Load() {
+		return // the job ends here, nothing comes later
+	}
+	for ; w.next < w.end; w.next++ {
+		if w.state[w.next] == connLive {
+			w.inflight++
+			w.fail(w.next, w.waiting, transport.CauseTimeout, nil)
+			w.through(w.next)
+		}
+	}
 }
 
 // destroy ends both kinds of connections, whatever became of them.
@@ -625,9 +640,12 @@ func (w *worker) mimicAll(steps ...transport.Step) {
 
 func (w *worker) mimicOne(s transport.Step, c int) {
 	begin := w.now()
-	w.rk.p.clock.SleepUntil(begin+int64(w.rk.p.spec.Mimic), 0)
+	end := begin + int64(w.rk.p.spec.Mimic)
+	w.pause(end)
 	w.seen = w.now()
-	w.mimic.Set(s, c, begin, w.seen)
+	if w.seen >= end { // not cut short
+		w.mimic.Set(s, c, begin, w.seen)
+	}
 }
 
 // causeOf finds the cause under which a failure is counted.

@@ -1,0 +1,110 @@
+package test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Where the table and the document go may be broken in many ways; the job still
+// ends, and its document is somewhere that a line on stderr names.
+func TestOutputThatFails(t *testing.T) {
+	fifo := func(t *testing.T, dir string) string {
+		path := filepath.Join(dir, "fifo")
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		name   string
+		out    func(t *testing.T, dir string) string // value of -o
+		stdout func(t *testing.T) *os.File           // nil: read to the end
+		says   string
+		not    string
+	}{
+		{name: "a pipe that nobody reads", out: fifo, says: "nobody reads this pipe: the result document is in "},
+		{name: "a full device", out: func(*testing.T, string) string { return "/dev/full" }, says: "no space left on device: the result document is in "},
+		{name: "a directory", out: func(_ *testing.T, dir string) string { return dir }, says: "is a directory: the result document is in "},
+		{
+			name: "a reader of the table that is gone", stdout: closedPipe,
+			out:  func(_ *testing.T, dir string) string { return filepath.Join(dir, "r.json") },
+			says: "result document on ", not: "could not be printed",
+		},
+		{
+			name: "a reader of the document that is gone", stdout: closedPipe,
+			out: func(*testing.T, string) string { return "-" }, says: "broken pipe: the result document is in ",
+		},
+		{
+			name: "a full disk under the table", stdout: fullDevice,
+			out:  func(_ *testing.T, dir string) string { return filepath.Join(dir, "r.json") },
+			says: "the table could not be printed: ",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, tmp := t.TempDir(), t.TempDir()
+			cmd := exec.Command(binary, "run", "--spawn", "3", "-v", "-o", c.out(t, dir))
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR="+tmp)
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			if c.stdout != nil {
+				f := c.stdout(t)
+				defer f.Close()
+				cmd.Stdout = f
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			limit := time.AfterFunc(time.Minute, func() { cmd.Process.Signal(syscall.SIGQUIT) })
+			defer limit.Stop()
+			err := cmd.Wait()
+			if code := exitCode(err); code != 0 {
+				t.Errorf("exit %d, want 0: %v", code, err)
+			}
+			if text := stderr.String(); !strings.Contains(text, c.says) || c.not != "" && strings.Contains(text, c.not) {
+				t.Errorf("stderr says %q; want %q, not %q", text, c.says, c.not)
+			}
+			kept, _ := filepath.Glob(filepath.Join(dir, "*.json"))
+			elsewhere, _ := filepath.Glob(filepath.Join(tmp, "rankstorm-*.json"))
+			if len(kept)+len(elsewhere) != 1 {
+				t.Errorf("documents %v and %v, want one", kept, elsewhere)
+			}
+		})
+	}
+}
+
+func closedPipe(t *testing.T) *os.File {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	return w
+}
+
+func fullDevice(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("no /dev/full: ", err)
+	}
+	return f
+}
+
+// A reader of stderr that is gone is no reason to end either.
+func TestStderrThatIsGone(t *testing.T) {
+	w := closedPipe(t)
+	defer w.Close()
+	dir := t.TempDir()
+	cmd := exec.Command(binary, "run", "--spawn", "4", "-v", "--hold", "connect=1ms", "-o", filepath.Join(dir, "r.json"))
+	cmd.Dir, cmd.Stderr = dir, w
+	if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), "0 clean") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
