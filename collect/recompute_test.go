@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"rankstorm/test/need"
 )
 
 // recompute runs the independent script on a document and a table.
@@ -30,10 +32,7 @@ func needPython(t *testing.T) string {
 	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		if slices.Contains(strings.Split(os.Getenv("RANKSTORM_REQUIRE"), ","), "python") {
-			t.Fatal("python3 is required here and not found: install it")
-		}
-		t.Skip("no python3: the table is not recomputed by the independent script")
+		need.Absent(t, "python", "no python3: the table is not recomputed by the independent script")
 	}
 	return python
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankstorm/test/need"
 	"rankstorm/transport"
 )
 
@@ -106,7 +107,7 @@ func TestHelloSoFar(t *testing.T) {
 func TestRoutes(t *testing.T) {
 	r, err := newRouter()
 	if err != nil {
-		t.Skipf("no rtnetlink here: %v", err)
+		need.Absent(t, "rtnetlink", "no rtnetlink here: %v", err)
 	}
 	defer r.close()
 	for s, want := range map[string]bool{"127.0.0.1": true, "127.9.9.9": true} {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankstorm/test/need"
 	"rankstorm/transport"
 )
 
@@ -236,6 +237,9 @@ func localAddrs(t testing.TB) []string {
 			continue
 		}
 		if err := p.Probe(config(a)); err != nil {
+			if a == "::1" && need.Required("ipv6") {
+				t.Fatalf("RANKSTORM_REQUIRE names ipv6: %v", err)
+			}
 			t.Logf("without %s: %v", a, err)
 			continue
 		}
