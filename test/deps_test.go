@@ -37,7 +37,7 @@ var rooms = map[string]room{
 		ours: []string{"rank", "transport", "phases"},
 		others: []string{
 			"github.com/HdrHistogram/hdrhistogram-go", "github.com/vmihailenco/msgpack/v5/…",
-			"github.com/santhosh-tekuri/jsonschema/v6/…", "github.com/mattn/go-runewidth", "github.com/dustin/go-humanize",
+			"github.com/santhosh-tekuri/jsonschema/v6/…", "github.com/mattn/go-runewidth",
 		},
 	},
 	"rendezvous": {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what the tests need beside Go: a C compiler (race detector), Python 3
-# (the independent check of the printed table), git, and the certificates that
-# Go fetches modules with.
+# (the independent check of the printed table), git, make, and the certificates
+# that Go fetches modules with.
 # Does nothing where they are there already; without root it says what is missing.
 set -eu
 packages=
@@ -10,6 +10,7 @@ need gcc gcc
 [ -e /usr/include/stdlib.h ] || packages="$packages libc6-dev"
 need python3 python3
 need git git
+need make make
 [ -e /etc/ssl/certs/ca-certificates.crt ] || packages="$packages ca-certificates"
 if [ -n "$packages" ]; then
 	if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
