@@ -179,6 +179,7 @@ func (d *Document) AddSlot(s *Summary) error {
 	}
 	d.addBarrier(s)
 	d.addRound(s)
+	d.Control = d.Control.plus(s.Control)
 	for _, c := range s.Clocks {
 		b.clocks[c.Proc] = c
 	}

@@ -49,6 +49,7 @@ type Document struct {
 	EdgeList     []EdgeDoc         `json:"edge_list"`
 	EdgesMore    int64             `json:"edge_list_left_out"`
 	Gossip       *Gossip           `json:"gossip"`
+	Control      Control           `json:"control"` // of one slot: the most; in all: the sum
 	Resources    []ResourceDoc     `json:"resources"`
 	Limits       map[string]int64  `json:"limits"` // of the root process: open files, backlog, ports …
 	Errors       []ErrorDoc        `json:"errors"`

@@ -49,6 +49,7 @@ func Merge(dst, src *Summary) error {
 	}
 	out.Barrier = mergeBarrier(dst.Barrier, src.Barrier)
 	out.BoundNS = max(dst.BoundNS, src.BoundNS)
+	out.Control = dst.Control.plus(src.Control)
 	*dst = out
 	return nil
 }

@@ -138,6 +138,30 @@ type Summary struct {
 	Errors     []rank.Error    `msgpack:"er"` // failures, typed: at most MaxErrors, the first in the order of compareErrors
 	ErrorsMore int64           `msgpack:"eo"` // failures left out of Errors by the cap
 	Clocks     []ProcClock     `msgpack:"ck"`
+	Control    Control         `msgpack:"ct"`
+}
+
+// Control is what the control tree carried since the summary before: phase
+// messages sent and received, without frames and encryption. A message counts
+// at both of its ends.
+type Control struct {
+	Messages     int64     `msgpack:"m" json:"messages"` // over all processes
+	Bytes        int64     `msgpack:"b" json:"bytes"`
+	MostMessages int64     `msgpack:"mm" json:"most_messages"` // of one process
+	MostBytes    int64     `msgpack:"mb" json:"most_bytes"`
+	MostProc     rank.Proc `msgpack:"mp" json:"most_proc"` // the one of MostBytes
+}
+
+// plus adds what other processes, or the same ones in another slot, carried.
+func (c Control) plus(o Control) Control {
+	sum := Control{
+		Messages: c.Messages + o.Messages, Bytes: c.Bytes + o.Bytes, MostMessages: max(c.MostMessages, o.MostMessages),
+		MostBytes: c.MostBytes, MostProc: c.MostProc,
+	}
+	if o.MostBytes > c.MostBytes || o.MostBytes == c.MostBytes && o.MostProc < c.MostProc {
+		sum.MostBytes, sum.MostProc = o.MostBytes, o.MostProc
+	}
+	return sum
 }
 
 // ProcClock is one process's clock against the root's.

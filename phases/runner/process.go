@@ -103,6 +103,7 @@ type process struct {
 	exchange exchangeStamp
 	hold     *time.Timer
 
+	control collect.Control // since the last summary
 	before  collect.ProcResources
 	exit    *exitState
 	lastErr *rank.Error
@@ -213,6 +214,7 @@ func (p *process) event(ev rendezvous.Event) {
 	p.heard = ev.At
 	switch ev.Kind {
 	case rendezvous.FromParent, rendezvous.FromChild:
+		p.carried(1, len(ev.Payload))
 		m, err := phases.DecodeMessage(ev.Payload)
 		if err != nil {
 			p.note("process %d sent a message that cannot be read: %v", ev.Proc, err)
@@ -267,14 +269,14 @@ func (p *process) do(out phases.MemberOutput) {
 			p.queue = append(p.queue, func() { p.root.message(out.Msg) })
 			return
 		}
-		p.send(out.Msg, p.group.SendUp)
+		p.send(out.Msg, 1, p.group.SendUp)
 	case phases.MDown:
 		if out.Proc >= 0 {
-			p.send(out.Msg, func(b []byte) error { return p.group.SendDown(out.Proc, b) })
+			p.send(out.Msg, 1, func(b []byte) error { return p.group.SendDown(out.Proc, b) })
 			return
 		}
-		if len(p.group.Children()) > 0 {
-			p.send(out.Msg, p.group.Broadcast)
+		if n := len(p.group.Children()); n > 0 {
+			p.send(out.Msg, n, p.group.Broadcast)
 		}
 	case phases.MPrepare:
 		p.prepare(p.sched.At(out.Seq))
@@ -307,13 +309,20 @@ func (p *process) do(out phases.MemberOutput) {
 	}
 }
 
-// send encodes and sends; a link that fails reports itself as an event.
-func (p *process) send(m phases.Message, to func([]byte) error) {
+// carried counts messages on the control tree.
+func (p *process) carried(messages, bytes int) {
+	p.control.Messages += int64(messages)
+	p.control.Bytes += int64(messages * bytes)
+}
+
+// send encodes and sends over so many links; a link that fails reports itself as an event.
+func (p *process) send(m phases.Message, links int, to func([]byte) error) {
 	b, err := phases.EncodeMessage(m)
 	if err != nil {
 		p.note("%s message of slot %d cannot be written: %v", m.Type, m.Seq, err)
 		return
 	}
+	p.carried(links, len(b))
 	_ = to(b) // the loss of a link comes as ChildLost or ParentLost
 }
 

@@ -63,6 +63,9 @@ func (p *process) reduce() (*collect.Summary, error) {
 			return nil, err
 		}
 	}
+	s.Control = p.control
+	s.Control.MostMessages, s.Control.MostBytes, s.Control.MostProc = p.control.Messages, p.control.Bytes, p.self
+	p.control = collect.Control{}
 	p.barrier(s, offset)
 	p.judge(s)
 	return s, nil
