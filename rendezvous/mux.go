@@ -42,6 +42,16 @@ func newMux() *mux {
 	}
 }
 
+// ports that are listened on.
+func (m *mux) ports() (ports []uint16) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for ln := range m.listeners {
+		ports = append(ports, addrPortOf(ln.Addr()).Port())
+	}
+	return ports
+}
+
 // handle sets the handler of a first byte, in place of the one before. It runs
 // in a goroutine of the stream, which it owns.
 func (m *mux) handle(kind byte, f func(net.Conn)) {

@@ -123,6 +123,10 @@ func (g *Group) Subtree(child rank.Proc) []rank.Proc {
 	return g.tree.subtree(child)
 }
 
+// Ports on which this process takes streams of the control plane. What comes
+// in there has a descriptor and a goroutine each, and may come from anybody.
+func (g *Group) Ports() []uint16 { return g.c.mux.ports() }
+
 // Depth is the number of links between process 0 and this process.
 func (g *Group) Depth() int { return g.tree.depth(g.self) }
 

@@ -36,6 +36,7 @@ type Group interface {
 	Offset() (offsetNS, boundNS int64)
 	TreeTime() time.Duration
 	Stats() rendezvous.Stats
+	Ports() []uint16
 	Close() error
 }
 

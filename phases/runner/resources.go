@@ -3,8 +3,10 @@ package runner
 import (
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"rankstorm/collect"
@@ -14,6 +16,7 @@ import (
 const (
 	settleFor   = 300 * time.Millisecond // what the control plane may still be closing at the end
 	settleEvery = 10 * time.Millisecond
+	countTries  = 5 // at a count that changes meanwhile
 )
 
 // resources counts what this process holds now.
@@ -28,11 +31,28 @@ func (p *process) resources(moment string) collect.ProcResources {
 		r.SYNRetries = plus(r.SYNRetries, c.SYNRetries)
 	}
 	if !p.cfg.Shared {
-		r.ProcFDs = int64(openFDs())
-		r.Goroutines = int64(runtime.NumGoroutine())
+		r.ProcFDs, r.Goroutines = p.held()
 		r.RSSBytes = residentBytes()
 	}
 	return r
+}
+
+// held counts descriptors and goroutines, without those of streams that came in at the control plane's ports: these
+// are no matter of the storm, and anybody may open one at any moment. The count is taken when it stands still.
+func (p *process) held() (fds, goroutines int64) {
+	ports := p.group.Ports()
+	for range countTries {
+		open, foreign := openFDs(ports)
+		n := runtime.NumGoroutine()
+		fds, goroutines = int64(open-foreign), int64(n-foreign)
+		if open < 0 {
+			return -1, int64(n)
+		}
+		if _, again := openFDs(ports); again == foreign {
+			break
+		}
+	}
+	return fds, goroutines
 }
 
 // plus adds counters of which -1 means not known.
@@ -43,13 +63,38 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// openFDs counts the entries of /proc/self/fd but the one that reads it; -1 if it cannot be read.
-func openFDs() int {
+// openFDs counts the entries of /proc/self/fd but the one that reads it, and how many of them are streams that came in
+// at one of the ports; -1 if it cannot be read.
+func openFDs(ports []uint16) (open, incoming int) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return -1
+		return -1, 0
 	}
-	return len(entries) - 1
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		local, err := syscall.Getsockname(fd)
+		if err != nil || !slices.Contains(ports, portOf(local)) {
+			continue
+		}
+		if _, err := syscall.Getpeername(fd); err == nil { // not the listener
+			incoming++
+		}
+	}
+	return len(entries) - 1, incoming
+}
+
+// portOf an address of the internet, 0 for others.
+func portOf(a syscall.Sockaddr) uint16 {
+	switch a := a.(type) {
+	case *syscall.SockaddrInet4:
+		return uint16(a.Port)
+	case *syscall.SockaddrInet6:
+		return uint16(a.Port)
+	}
+	return 0
 }
 
 // residentBytes is the process's resident set, -1 if unknown.
