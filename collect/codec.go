@@ -2,7 +2,6 @@ package collect
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/vmihailenco/msgpack/v5"
+
+	"rankstorm/internal/wellformed"
 )
 
 // MaxSummaryBytes bounds an encoded summary: 16,384 ranks with 20 steps need
@@ -49,7 +50,7 @@ func DecodeSummary(b []byte) (*Summary, error) {
 	if len(b) > MaxSummaryBytes {
 		return nil, fmt.Errorf("decode summary: %d bytes are more than the %d allowed", len(b), MaxSummaryBytes)
 	}
-	if err := checkMsgpack(b); err != nil {
+	if err := wellformed.Msgpack(b, maxNesting); err != nil {
 		return nil, fmt.Errorf("decode summary: %w", err)
 	}
 	dec := msgpack.NewDecoder(bytes.NewReader(b))
@@ -133,106 +134,6 @@ func (s *StepSum) DecodeMsgpack(dec *msgpack.Decoder) error {
 		s.Failures[f.Cause] = f.Count
 	}
 	return nil
-}
-
-var errTruncated = errors.New("message is cut off")
-
-// checkMsgpack walks one msgpack value without recursion: it must be complete,
-// end with the last byte and nest at most maxNesting deep. The library recurses
-// and allocates by announced lengths; after this check both are bounded.
-func checkMsgpack(b []byte) error {
-	var left [maxNesting + 1]uint64 // values still to come per level
-	depth := 0
-	left[0] = 1
-	for {
-		for left[depth] == 0 {
-			if depth == 0 {
-				if len(b) > 0 {
-					return fmt.Errorf("%d bytes follow the message", len(b))
-				}
-				return nil
-			}
-			depth--
-		}
-		left[depth]--
-		if len(b) == 0 {
-			return errTruncated
-		}
-		skip, values, err := msgpackHead(b)
-		if err != nil {
-			return err
-		}
-		if skip > uint64(len(b)) {
-			return errTruncated
-		}
-		b = b[skip:]
-		if values > uint64(len(b)) {
-			return errTruncated // every value has at least one byte
-		}
-		if values > 0 {
-			if depth == maxNesting {
-				return errors.New("message is nested too deeply")
-			}
-			depth++
-			left[depth] = values
-		}
-	}
-}
-
-// msgpackHead says how many bytes the value at b[0] takes up to its first
-// nested value, and how many nested values follow. A format with k length bytes
-// must have them.
-func msgpackHead(b []byte) (skip, values uint64, err error) {
-	c := b[0]
-	length := func(k int) uint64 {
-		if len(b) < 1+k {
-			err = errTruncated
-			return 0
-		}
-		switch k {
-		case 1:
-			return uint64(b[1])
-		case 2:
-			return uint64(binary.BigEndian.Uint16(b[1:]))
-		default:
-			return uint64(binary.BigEndian.Uint32(b[1:]))
-		}
-	}
-	switch {
-	case c <= 0x7f || c >= 0xe0 || c == 0xc0 || c == 0xc2 || c == 0xc3:
-		return 1, 0, nil
-	case c <= 0x8f:
-		return 1, 2 * uint64(c&0x0f), nil
-	case c <= 0x9f:
-		return 1, uint64(c & 0x0f), nil
-	case c <= 0xbf:
-		return 1 + uint64(c&0x1f), 0, nil
-	case c >= 0xc4 && c <= 0xc6: // bin 8, 16, 32
-		k := 1 << (c - 0xc4)
-		skip = 1 + uint64(k) + length(k)
-	case c == 0xca:
-		skip = 5
-	case c == 0xcb:
-		skip = 9
-	case c >= 0xcc && c <= 0xcf: // uint 8 … 64
-		skip = 1 + 1<<(c-0xcc)
-	case c >= 0xd0 && c <= 0xd3: // int 8 … 64
-		skip = 1 + 1<<(c-0xd0)
-	case c >= 0xd9 && c <= 0xdb: // str 8, 16, 32
-		k := 1 << (c - 0xd9)
-		skip = 1 + uint64(k) + length(k)
-	case c == 0xdc:
-		return 3, length(2), err
-	case c == 0xdd:
-		return 5, length(4), err
-	case c == 0xde:
-		return 3, 2 * length(2), err
-	case c == 0xdf:
-		return 5, 2 * length(4), err
-	default: // extensions: a summary has none
-		return 0, 0, fmt.Errorf("format byte %#x is not allowed", c)
-	}
-	return skip, 0, err
 }
 
 // validate checks what Merge and the document rely on.

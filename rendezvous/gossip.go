@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/memberlist"
 	"github.com/vmihailenco/msgpack/v5"
 
+	"rankstorm/internal/wellformed"
 	"rankstorm/rank"
 )
 
@@ -264,7 +265,7 @@ func decodeEntries(body []byte) ([]entry, error) {
 	if len(body) == 0 {
 		return nil, nil
 	}
-	if err := wellFormed(body); err != nil {
+	if err := wellformed.Msgpack(body, wellformed.MaxDepth); err != nil {
 		return nil, err
 	}
 	// One by one: a short body must not make room for many records.

@@ -3,7 +3,6 @@ package rendezvous
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"net/netip"
 	"strings"
 	"testing"
@@ -200,62 +199,6 @@ func FuzzEntries(f *testing.F) {
 		second, err := decodeEntries(again)
 		if third, _ := msgpack.Marshal(second); err != nil || !bytes.Equal(again, third) {
 			t.Fatalf("%+v became %+v (%v)", entries, second, err)
-		}
-	})
-}
-
-func TestWellFormed(t *testing.T) {
-	deep := bytes.Repeat([]byte{0x91}, 1000)
-	for _, v := range []any{
-		nil, true, 1, -1, 1 << 40, -1 << 40, 255, 1 << 15, math.Pi, float32(1), "text", strings.Repeat("x", 300), strings.Repeat("x", 70000),
-		[]byte{1},
-		make([]byte, 300), make([]byte, 70000),
-		[]int{1, 2},
-		make([]int, 20), make([]int, 70000),
-		map[string]int{"a": 1},
-		manyKeys(20), manyKeys(70000), time.Unix(1, 1), knockOf(0, 1),
-	} {
-		body, err := msgpack.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := wellFormed(body); err != nil {
-			t.Errorf("%T of %d bytes: %v", v, len(body), err)
-		}
-		for cut := range min(len(body), 40) {
-			if wellFormed(body[:cut]) == nil {
-				t.Errorf("%T cut to %d of %d bytes: accepted", v, cut, len(body))
-			}
-		}
-	}
-	for _, body := range [][]byte{{0xc1}, {0xdd, 0xff, 0xff, 0xff, 0xff}, {0xdf, 0x7f, 0xff, 0xff, 0xff, 0}, {0xc6, 0xff, 0xff, 0xff, 0xff}, deep} {
-		if wellFormed(body) == nil {
-			t.Errorf("%x: accepted", body[:min(len(body), 8)])
-		}
-	}
-}
-
-func manyKeys(n int) map[int]int {
-	m := make(map[int]int, n)
-	for i := range n {
-		m[i] = i
-	}
-	return m
-}
-
-// FuzzWellFormed: what the decoder takes is well formed.
-func FuzzWellFormed(f *testing.F) {
-	body, _ := msgpack.Marshal(knockOf(0, 1))
-	f.Add(body)
-	f.Add([]byte{0xc7, 0, 1, 0xd8})
-	f.Fuzz(func(t *testing.T, body []byte) {
-		if wellFormed(body) != nil {
-			return
-		}
-		r := bytes.NewReader(body)
-		d := msgpack.NewDecoder(r)
-		if err := d.Skip(); err != nil && !strings.Contains(err.Error(), "unknown ext id") {
-			t.Fatalf("%x cannot be skipped: %v", body, err)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
+	"rankstorm/internal/wellformed"
 	"rankstorm/rank"
 )
 
@@ -101,7 +102,7 @@ func jobDigest(cfg *Config) [32]byte {
 
 // decode decodes what came over the wire.
 func decode(body []byte, v any) error {
-	if err := wellFormed(body); err != nil {
+	if err := wellformed.Msgpack(body, wellformed.MaxDepth); err != nil {
 		return err
 	}
 	return msgpack.Unmarshal(body, v)
