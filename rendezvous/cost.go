@@ -1,6 +1,8 @@
 package rendezvous
 
 import (
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -86,9 +88,10 @@ func CostOf(s Shape) Cost {
 
 // recordBytes is the size of a typical record on the wire.
 func recordBytes() int64 {
-	r := ThisProcess()
-	r.Control = append(r.Control, r.Control...)
-	b, err := msgpack.Marshal(&r)
+	b, err := msgpack.Marshal(&rank.Record{
+		Host: "node0123", PID: 123456, Start: 1 << 32, LauncherProc: 1234, LocalIndex: 12, CPUs: 64, BuildID: strings.Repeat("b", 40),
+		Control: []netip.AddrPort{netip.MustParseAddrPort("10.100.100.100:40000")},
+	})
 	if err != nil {
 		return 0 // plain structs always encode
 	}

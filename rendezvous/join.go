@@ -20,7 +20,8 @@ import (
 const (
 	defaultJoinTimeout   = 60 * time.Second
 	defaultProcsPerAgent = 64
-	defaultAgentsAbove   = 16
+	// DefaultAgentsAbove is the number of processes up to which every one gossips.
+	DefaultAgentsAbove = 16
 
 	firstRetry    = 5 * time.Millisecond
 	slowestRetry  = 500 * time.Millisecond
@@ -121,7 +122,7 @@ func newJoiner(cfg Config) (*joiner, error) {
 	for _, n := range []struct {
 		n   *int
 		def int
-	}{{&cfg.TreeArity, defaultTreeArity}, {&cfg.ProcsPerAgent, defaultProcsPerAgent}, {&cfg.AgentsAbove, defaultAgentsAbove}} {
+	}{{&cfg.TreeArity, defaultTreeArity}, {&cfg.ProcsPerAgent, defaultProcsPerAgent}, {&cfg.AgentsAbove, DefaultAgentsAbove}} {
 		if *n.n == 0 {
 			*n.n = n.def
 		}

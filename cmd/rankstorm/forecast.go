@@ -65,6 +65,8 @@ type forecast struct {
 	IdealSetups    int64   `json:"ideal_setups_per_busiest_rank"`
 	SetupsFormula  string  `json:"ideal_setups_formula"`
 
+	Control controlForecast `json:"control_plane"`
+
 	Rank *rankForecast `json:"rank,omitempty"`
 }
 
@@ -108,7 +110,8 @@ func makeForecast(t rank.Topology, view rank.View, p *planFlags, fds rank.FDCost
 	f := &forecast{
 		Topology: t.Name(), Transport: p.transport, Size: size, Procs: size / p.ranksPerProc, RanksPerProc: p.ranksPerProc,
 		Hosts: (size-1)/p.ranksPerHost + 1, RanksPerHost: p.ranksPerHost, Threads: p.threads,
-		Edges: t.Count(), ConnectionsPerEdge: p.connections, Connections: needs.Total.Out, Stages: needs.Stages,
+		Control: controlPlane(size/p.ranksPerProc, max(1, p.ranksPerHost/p.ranksPerProc), size),
+		Edges:   t.Count(), ConnectionsPerEdge: p.connections, Connections: needs.Total.Out, Stages: needs.Stages,
 		Min: needRow(needs.Least, 1), Median: needRow(needs.Median, 1), Max: needRow(needs.Most, 1),
 		Total:         needRow(needs.Total, int64(size)),
 		MemoryFormula: memoryFormula, PortsFormula: portsFormula, WorstProcessFDsFormula: processFDs,

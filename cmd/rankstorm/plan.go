@@ -140,6 +140,8 @@ func (f *forecast) write(w io.Writer) error {
 	pair("memory", "estimate", f.MemoryFormula)
 	pair("ideal", rateText(f.IdealLineRates), "line rates of one rank: "+f.IdealFormula)
 	pair("set-ups", thousands(f.IdealSetups), "at the busiest rank: "+f.SetupsFormula)
+	b.WriteString("\n")
+	f.Control.write(pair)
 	if f.Rank != nil {
 		f.Rank.write(&b)
 	}

@@ -25,7 +25,7 @@ func TestGrowthFollowsTheModel(t *testing.T) {
 				d := start(t, size.hosts, s, sim.FabricConfig{}).clean()
 				whole(t, d, int64(size.procs))
 				c := rendezvous.CostOf(rendezvous.Shape{
-					Procs: size.procs, ProcsPerHost: size.procs / size.hosts, TreeArity: s.TreeArity, ProcsPerAgent: s.ProcsPerAgent, AgentsAbove: 16,
+					Procs: size.procs, ProcsPerHost: size.procs / size.hosts, TreeArity: s.TreeArity, ProcsPerAgent: s.ProcsPerAgent, AgentsAbove: rendezvous.DefaultAgentsAbove,
 				})
 				// The controller is a member even where another process is its host's agent.
 				if got, want := d.Gossip.Members, int64(c.Members); got < want || got > want+1 {
