@@ -9,9 +9,10 @@ import (
 )
 
 // orderRecords puts records into process order. If every record carries a
-// launcher process number these must be 0 … P-1, each once; if none does the
-// order is natural host name, HostID, LocalIndex, Start, PID, Nonce. No host is
-// special, the controller's neither. The input is not changed.
+// launcher process number these must be 0 … P-1, each once; numbers that only
+// some have do not count. Then the order is natural host name, HostID,
+// LocalIndex, Start, PID, Nonce. No host is special, the controller's neither.
+// The input is not changed.
 func orderRecords(recs []Record) ([]Record, error) {
 	sorted := slices.Clone(recs)
 	slices.SortFunc(sorted, compareRecords)
@@ -21,20 +22,12 @@ func orderRecords(recs []Record) ([]Record, error) {
 				holder(&sorted[i-1]), holder(&sorted[i]))
 		}
 	}
-	var without []string
 	for i := range sorted {
 		if sorted[i].LauncherProc < 0 {
-			without = append(without, holder(&sorted[i]))
+			return sorted, nil
 		}
 	}
-	switch len(without) {
-	case len(sorted):
-		return sorted, nil
-	case 0:
-		return orderByLauncher(sorted)
-	}
-	return nil, Errorf(KindRendezvous, "%d of %d processes have no process number: %s; give every process one (--rank) or none",
-		len(without), len(sorted), listOf(without))
+	return orderByLauncher(sorted)
 }
 
 // orderByLauncher places each record at its launcher process number. Every
@@ -73,7 +66,7 @@ func orderByLauncher(sorted []Record) ([]Record, error) {
 // every field that tells two starts of a process apart.
 func compareRecords(a, b Record) int {
 	return cmp.Or(
-		compareNatural(a.Host, b.Host),
+		CompareNatural(a.Host, b.Host),
 		bytes.Compare(a.HostID[:], b.HostID[:]),
 		cmp.Compare(a.LocalIndex, b.LocalIndex),
 		cmp.Compare(a.Start, b.Start),
@@ -82,10 +75,10 @@ func compareRecords(a, b Record) int {
 	)
 }
 
-// compareNatural orders host names as people do: runs of digits by their
+// CompareNatural orders host names as people do: runs of digits by their
 // value, so n2 < n10. Names that differ only in leading zeros are ordered by
 // bytes, so that the order is total.
-func compareNatural(a, b string) int {
+func CompareNatural(a, b string) int {
 	x, y := a, b
 	for x != "" && y != "" {
 		nx, ny := digits(x), digits(y)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 const (
 	firstNotice  = 2 * time.Second // of who is missing
 	noticeEvery  = 5 * time.Second // after that; also the sign of life for those who wait
+	lookEvery    = time.Second     // for a new cause, which is told at once
 	knockTimeout = 5 * time.Second // for the knock on a new link
 	maxKnocking  = 4096            // links that have not knocked yet
 	refuseFlush  = time.Second
@@ -63,7 +66,7 @@ func startController(j *joiner, ln net.Listener) (*controller, error) {
 		links: map[[16]byte]*knockLink{}, conns: map[net.Conn]struct{}{},
 	}
 	own := j.knock()
-	if m, ok := c.g.admit(&own); !ok {
+	if m, ok := c.g.admit(&own, 0); !ok {
 		stop()
 		ln.Close()
 		return nil, rank.Errorf(rank.KindUsage, "%s", m.rest)
@@ -142,7 +145,7 @@ func (c *controller) converse(conn net.Conn) {
 func (c *controller) admit(k *knock, link *knockLink) (refusal string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m, ok := c.g.admit(k)
+	m, ok := c.g.admit(k, time.Since(c.begun))
 	if !ok {
 		notice := m.notice(&k.Record)
 		if c.refused != nil {
@@ -266,24 +269,40 @@ func (c *controller) failLocked(err *rank.Error) {
 func (c *controller) tick(ctx context.Context) {
 	t := time.NewTimer(firstNotice)
 	defer t.Stop()
+	var causes []string
+	told := time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		t.Reset(noticeEvery)
+		t.Reset(lookEvery)
 		c.mu.Lock()
 		w := waiting{Sealing: c.g.sealed}
+		var lines []string
 		if !c.g.sealed {
-			w.Text = c.g.missing(time.Since(c.begun))
-			c.j.say(w.Text)
+			lines = c.waitingLines()
 		}
-		for _, l := range c.links {
-			l.send(frameWait, w)
+		news := slices.ContainsFunc(lines[min(1, len(lines)):], func(l string) bool { return !slices.Contains(causes, l) })
+		if news || time.Since(told) >= noticeEvery {
+			told = time.Now()
+			causes = append(causes[:0], lines[min(1, len(lines)):]...)
+			for _, l := range lines {
+				c.j.say(l)
+			}
+			w.Text = strings.Join(lines, "; ")
+			for _, l := range c.links {
+				l.send(frameWait, w)
+			}
 		}
 		c.mu.Unlock()
 	}
+}
+
+// waitingLines of this moment. c.mu is held.
+func (c *controller) waitingLines() []string {
+	return c.g.waiting(time.Since(c.begun), c.j.addr.String(), c.j.cfg.Launch)
 }
 
 // missing is the state of gathering, for the error at the join timeout; "" if
@@ -294,7 +313,7 @@ func (c *controller) missing() string {
 	if c.g.sealed {
 		return ""
 	}
-	return c.g.missing(time.Since(c.begun))
+	return strings.Join(c.waitingLines(), "; ")
 }
 
 // close ends all links; what was said last is given a moment to leave.

@@ -2,8 +2,6 @@ package rendezvous
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"rankstorm/rank"
@@ -17,15 +15,46 @@ type gathering struct {
 	runID   string
 	sealed  bool
 	present map[[16]byte]*rank.Record // let in and still connected
-	seen    map[[16]byte]bool         // brought by gossip
+	came    map[[16]byte]time.Duration
+	seen    map[[16]byte]bool // brought by gossip
+	left    int               // how many were let in and went before the seal
+	lastOut string            // the last one of them
+	refused []refusal
 }
 
 func newGathering(own knock, runID string) *gathering {
-	return &gathering{own: own, runID: runID, present: map[[16]byte]*rank.Record{}, seen: map[[16]byte]bool{}}
+	return &gathering{own: own, runID: runID, present: map[[16]byte]*rank.Record{}, came: map[[16]byte]time.Duration{}, seen: map[[16]byte]bool{}}
 }
 
-// admit lets a process in, or says why not. The same process may knock again.
-func (g *gathering) admit(k *knock) (mismatch, bool) {
+// admit lets a process in, or says why not; at is the time since gathering
+// began. The same process may knock again.
+func (g *gathering) admit(k *knock, at time.Duration) (mismatch, bool) {
+	m, ok := g.judge(k)
+	switch {
+	case !ok:
+		g.noteRefusal(m, &k.Record)
+	case !g.sealed:
+		if _, again := g.came[k.Record.Nonce]; !again {
+			g.came[k.Record.Nonce] = at
+		}
+	}
+	return m, ok
+}
+
+// noteRefusal counts refusals by their reason.
+func (g *gathering) noteRefusal(m mismatch, r *rank.Record) {
+	for i := range g.refused {
+		if g.refused[i].mismatch == m {
+			g.refused[i].count++
+			return
+		}
+	}
+	if len(g.refused) < mostRefused {
+		g.refused = append(g.refused, refusal{m, 1, who(r)})
+	}
+}
+
+func (g *gathering) judge(k *knock) (mismatch, bool) {
 	refuse := func(format string, args ...any) (mismatch, bool) {
 		return mismatch{rest: fmt.Sprintf(format, args...)}, false
 	}
@@ -60,9 +89,14 @@ func (g *gathering) admit(k *knock) (mismatch, bool) {
 
 // leave takes out a process whose link ended.
 func (g *gathering) leave(nonce [16]byte) {
-	if !g.sealed {
-		delete(g.present, nonce)
+	r := g.present[nonce]
+	if g.sealed || r == nil {
+		return
 	}
+	g.left++
+	g.lastOut = who(r)
+	delete(g.present, nonce)
+	delete(g.came, nonce)
 }
 
 // gossiped notes that gossip brought a record.
@@ -91,65 +125,11 @@ func (g *gathering) seal() []rank.Record {
 	return records
 }
 
-// pdshFanOut is pdsh's default number of commands at a time.
-const pdshFanOut = 32
-
-// missing says in one line who is there, who is not, and why that may be.
-func (g *gathering) missing(waited time.Duration) string {
-	procs := g.own.Procs
-	hosts := map[string]int{}
-	for _, r := range g.present {
-		hosts[r.Host]++
+// waiting says who is missing and why that may be, now after gathering began.
+func (g *gathering) waiting(now time.Duration, addr string, launch Launch) []string {
+	f := waitingFacts{procs: g.own.Procs, addr: addr, now: now, left: g.left, lastOut: g.lastOut, refused: g.refused, launch: launch}
+	for nonce, r := range g.present {
+		f.present = append(f.present, arrival{record: r, at: g.came[nonce], gossiped: g.seen[nonce]})
 	}
-	have := make([]string, 0, len(hosts))
-	for h, n := range hosts {
-		have = append(have, fmt.Sprintf("%s×%d", h, n))
-	}
-	slices.Sort(have)
-	const most = 16
-	if len(have) > most {
-		have = append(have[:most], fmt.Sprintf("%d more hosts", len(have)-most))
-	}
-	seconds := int(waited.Round(time.Second) / time.Second)
-	if len(g.present) == procs {
-		var silent []string
-		for nonce, r := range g.present {
-			if !g.seen[nonce] {
-				silent = append(silent, who(r))
-			}
-		}
-		slices.Sort(silent)
-		n := len(silent)
-		if n > most {
-			silent = append(silent[:most], "…")
-		}
-		return fmt.Sprintf("waiting for gossip from %d of %d processes for %d s: %s", n, procs, seconds, strings.Join(silent, ", "))
-	}
-	text := fmt.Sprintf("waiting for %d of %d processes for %d s: have %s", procs-len(g.present), procs, seconds, strings.Join(have, ", "))
-	if numbers := g.missingNumbers(); numbers != "" {
-		text += "; missing process numbers " + numbers
-	}
-	if len(g.present) == pdshFanOut {
-		text += "; exactly 32 came: pdsh starts 32 at a time unless told otherwise (-f)"
-	}
-	return text
-}
-
-// missingNumbers lists the launcher's numbers that nobody has; "" if somebody
-// has no number.
-func (g *gathering) missingNumbers() string {
-	taken := make([]bool, g.own.Procs)
-	for _, r := range g.present {
-		if r.LauncherProc < 0 {
-			return ""
-		}
-		taken[r.LauncherProc] = true
-	}
-	var free []rank.Rank
-	for i, t := range taken {
-		if !t {
-			free = append(free, rank.Rank(i))
-		}
-	}
-	return rank.FormatRanks(free)
+	return waitingLines(&f)
 }

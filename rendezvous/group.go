@@ -53,6 +53,9 @@ type Config struct {
 	ProcsPerAgent   int           // default 64
 	AgentsAbove     int           // processes above which one agent per host gossips; default 16
 
+	// Launch is what the launcher said, for messages about who is missing; the zero value says nothing.
+	Launch Launch
+
 	// Notice tells the user something while gathering (who is missing, retries); may be nil. Called from one goroutine.
 	Notice func(text string)
 }

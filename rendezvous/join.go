@@ -301,7 +301,7 @@ func (j *joiner) timedOut() error {
 	if problem == "" {
 		problem = "no attempt came to an end"
 	}
-	return rank.Errorf(rank.KindRendezvous, "no controller at %s within %v: %s; is a process started on that host with the same -C, and no firewall between?", j.addr, limit, problem)
+	return rank.Errorf(rank.KindRendezvous, "no controller at %s within %v: %s; is a process started on that host with the same -C, and no firewall between?", j.where(), limit, problem)
 }
 
 // tellUser passes notices on from one goroutine, those queued at the end too.

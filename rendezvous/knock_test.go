@@ -27,7 +27,7 @@ func knockOf(i, procs int) *knock {
 func TestGathering(t *testing.T) {
 	g := newGathering(*knockOf(0, 3), "run-1")
 	admit := func(k *knock) string {
-		m, ok := g.admit(k)
+		m, ok := g.admit(k, time.Second)
 		if ok {
 			return ""
 		}
@@ -35,7 +35,7 @@ func TestGathering(t *testing.T) {
 	}
 	wait := func(want string) {
 		t.Helper()
-		if got := g.missing(6600 * time.Millisecond); got != want {
+		if got := g.waiting(5600*time.Millisecond, "n0:7471", Launch{})[0]; got != want {
 			t.Errorf("missing says %q, want %q", got, want)
 		}
 	}
@@ -45,7 +45,7 @@ func TestGathering(t *testing.T) {
 		}
 		g.gossiped(knockOf(i, 3).Record.Nonce)
 	}
-	wait("waiting for 1 of 3 processes for 7 s: have n0×2")
+	wait("waiting for 1 of 3 processes for 6 s: have n0×2")
 	if said := admit(knockOf(1, 3)); said != "" {
 		t.Errorf("knocking again: %s", said)
 	}
@@ -56,7 +56,7 @@ func TestGathering(t *testing.T) {
 	if g.complete() {
 		t.Error("complete without the gossip of the third")
 	}
-	wait("waiting for gossip from 1 of 3 processes for 7 s: n1 pid 104")
+	wait("waiting for gossip from 1 of 3 processes for 6 s: n1 pid 104")
 	if said := admit(knockOf(5, 3)); !strings.Contains(said, "one too many") {
 		t.Errorf("the fourth: %q", said)
 	}
@@ -73,25 +73,6 @@ func TestGathering(t *testing.T) {
 	}
 	if said := admit(knockOf(5, 3)); !strings.Contains(said, "run-1") {
 		t.Errorf("again, too late: %q", said)
-	}
-}
-
-func TestMissingHints(t *testing.T) {
-	own := knockOf(0, 64)
-	own.Record.LauncherProc = 3
-	g := newGathering(*own, "")
-	for i := range 32 {
-		k := knockOf(i, 64)
-		k.Record.LauncherProc = 2 * i
-		if m, ok := g.admit(k); !ok {
-			t.Fatal(m.notice(&k.Record))
-		}
-	}
-	text := g.missing(time.Second)
-	for _, part := range []string{"waiting for 32 of 64 processes for 1 s", "missing process numbers 1,3,5", "pdsh"} {
-		if !strings.Contains(text, part) {
-			t.Errorf("%q lacks %q", text, part)
-		}
 	}
 }
 
@@ -171,11 +152,11 @@ func FuzzKnock(f *testing.F) {
 			t.Fatalf("%+v became %+v (%v)", k, k2, err)
 		}
 		g := newGathering(*knockOf(0, 3), "run")
-		m, ok := g.admit(&k)
+		m, ok := g.admit(&k, time.Second)
 		if notice := m.notice(&k.Record); !ok && strings.ContainsAny(notice, "\n\x1b") {
 			t.Fatalf("the notice %q would disturb the terminal", notice)
 		}
-		g.missing(0)
+		g.waiting(time.Hour, "n0:7471", Launch{})
 	})
 }
 

@@ -12,6 +12,7 @@ type Launch struct {
 	Family     string // whose variables they were; "" if no family was complete
 	Proc       int    // process number, -1 unknown
 	Procs      int    // processes of the job, 0 unknown
+	Launched   int    // processes that the launcher started, 0 unknown
 	LocalIndex int    // index within the host, -1 unknown
 	LocalSize  int    // processes on the host, 0 unknown
 	JobKey     string // "" unknown
@@ -75,7 +76,7 @@ func Detect(env func(string) string) (Launch, error) {
 			return Launch{}, err
 		case found:
 			won = l
-			won.Family = f.name
+			won.Family, won.Launched = f.name, l.Procs
 		case advice == "":
 			advice = l.Advice
 		}

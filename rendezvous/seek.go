@@ -46,7 +46,7 @@ func (j *joiner) seek(ctx context.Context) {
 			j.mu.Lock()
 			problem := j.problem
 			j.mu.Unlock()
-			j.say(fmt.Sprintf("no controller at %s for %d s: %s; trying on", j.addr, int(now.Sub(begun).Seconds()), problem))
+			j.say(fmt.Sprintf("no controller at %s for %d s: %s; trying on", j.where(), int(now.Sub(begun).Seconds()), problem))
 		}
 		if retry.wait(ctx) != nil {
 			return
@@ -93,6 +93,14 @@ func (j *joiner) attempt(ctx context.Context) (reached bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// where is the controller's address and how this process knows it.
+func (j *joiner) where() string {
+	if from := j.cfg.Launch.ControllerFrom; from != "" {
+		return fmt.Sprintf("%s (%s)", j.addr, from)
+	}
+	return j.addr.String()
 }
 
 // failed notes why the controller cannot be reached.

@@ -16,7 +16,7 @@ import (
 func TestLaunch(t *testing.T) {
 	left := rendezvous.Launch{Family: "spawn", Proc: 1, Procs: 4, LocalIndex: 1, LocalSize: 4, JobKey: "left", Controller: "left:1", Port: 7471}
 	step := rendezvous.Launch{
-		Family: "Slurm", Proc: 1, Procs: 4, LocalIndex: 1, LocalSize: 2, JobKey: "7.0.0", Controller: "h0", ControllerFrom: "the first host", Port: 18544,
+		Family: "Slurm", Proc: 1, Procs: 4, Launched: 4, LocalIndex: 1, LocalSize: 2, JobKey: "7.0.0", Controller: "h0", ControllerFrom: "the first host", Port: 18544,
 		Hosts: []rendezvous.LaunchHost{{Name: "h0", Procs: 2}, {Name: "h1", Procs: 2}}, Ignored: []string{"Kubernetes"},
 	}
 	with := func(l rendezvous.Launch, change func(*rendezvous.Launch)) rendezvous.Launch { change(&l); return l }
@@ -51,11 +51,11 @@ func TestLaunch(t *testing.T) {
 		},
 		{
 			name: "a job of several steps", args: []string{"-C", "h0", "-P", "8"}, found: step,
-			want: rendezvous.Launch{Family: "Slurm", Proc: -1, Procs: 8, LocalIndex: -1, Controller: "h0", Port: 7471, Ignored: step.Ignored},
+			want: rendezvous.Launch{Family: "Slurm", Proc: -1, Procs: 8, Launched: 4, LocalIndex: -1, Controller: "h0", Port: 7471, Ignored: step.Ignored},
 		},
 		{
 			name: "a job of several steps with a name", args: []string{"--job", "j", "-C", "h0", "-P", "8", "--rank", "5"}, found: step,
-			want: rendezvous.Launch{Family: "Slurm", Proc: 5, Procs: 8, LocalIndex: -1, JobKey: "j", Controller: "h0", Port: 7471, Ignored: step.Ignored},
+			want: rendezvous.Launch{Family: "Slurm", Proc: 5, Procs: 8, Launched: 4, LocalIndex: -1, JobKey: "j", Controller: "h0", Port: 7471, Ignored: step.Ignored},
 		},
 		{name: "fewer than the step has", args: []string{"-P", "1"}, found: step, err: "-P/--procs 1: Slurm says that this is process 1 of 4: leave -P out, or start 1"},
 		{name: "a number outside", args: []string{"--rank", "4"}, found: step, err: "--rank 4: a process of 4 has a number from 0 to 3"},

@@ -279,7 +279,7 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 	cfg := runner.Config{
 		Spec: job.spec,
 		Rendezvous: rendezvous.Config{
-			Controller: l.Controller, Port: l.Port, JobKey: l.JobKey, Record: record,
+			Controller: l.Controller, Port: l.Port, JobKey: l.JobKey, Record: record, Launch: l,
 		},
 		Provider: job.provider, Clock: transport.NewClock(), Bind: job.bind,
 		Out: r.out, Quiet: r.quiet, Verbose: r.verbose, Version: version, Args: a.args,

@@ -156,7 +156,7 @@ func (r *runFlags) launch(found rendezvous.Launch) (rendezvous.Launch, error) {
 	l := found
 	if r.procs > found.Procs && found.Procs > 0 {
 		l = rendezvous.Launch{
-			Family: found.Family, Proc: -1, Procs: found.Procs, LocalIndex: -1, Ignored: found.Ignored, Advice: found.Advice,
+			Family: found.Family, Proc: -1, Procs: found.Procs, Launched: found.Launched, LocalIndex: -1, Ignored: found.Ignored, Advice: found.Advice,
 			Controller: found.Controller, ControllerFrom: found.ControllerFrom,
 		}
 	}
