@@ -173,9 +173,12 @@ func (j *joiner) seekAgent() {
 	})
 }
 
+const muteController = "%s accepts connections but does not answer; it may be another program"
+
 // session knocks at one address and stays with the controller until it is
 // gone. reached: it let this process in. An error is final.
 func (j *joiner) session(ctx context.Context, to netip.AddrPort) (reached bool, err error) {
+	j.failed("%s does not answer", to) // until it does
 	dialling, cancel := context.WithTimeout(ctx, knockDial)
 	conn, err := j.ctl.dial(dialling, kindKnock, to)
 	cancel()
@@ -183,6 +186,7 @@ func (j *joiner) session(ctx context.Context, to netip.AddrPort) (reached bool, 
 		j.failed("%v", err)
 		return false, nil
 	}
+	j.failed(muteController, to)
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	j.advertise(to)
@@ -198,7 +202,7 @@ func (j *joiner) session(ctx context.Context, to netip.AddrPort) (reached bool, 
 	case ctx.Err() != nil:
 		return false, nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		j.failed("%s accepts connections but does not answer; it may be another program", to)
+		j.failed(muteController, to)
 		return false, nil
 	case errors.Is(err, io.EOF) || errors.As(err, &netErr):
 		j.failed("%s closed the connection without an answer", to)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"rankstorm/phases"
 	"rankstorm/rank"
 	"rankstorm/transport"
 )
@@ -48,10 +49,11 @@ func controlLinks(procs, arity int) int64 { return min(int64(procs), 2*int64(ari
 // job is what preflight needs to know of a job besides its topology.
 type job struct {
 	procs, k    int
-	perHost     int  // ranks that share a host's local ports; where hosts are not known, those of one process
-	connections int  // per edge
-	arity       int  // of the control tree
-	backlog     int  // --backlog
+	perHost     int // ranks that share a host's local ports; where hosts are not known, those of one process
+	connections int // per edge
+	arity       int // of the control tree
+	backlog     int // --backlog
+	shape       phases.Shape
 	controller  bool // spawned: count what the controller (one knock per process) and the parent need too
 }
 
@@ -67,7 +69,7 @@ func worstNeed(t rank.Topology, size int, j job, fds rank.FDCost) (need, error) 
 				return n, err
 			}
 			total += of.FDs
-			n.perListen = max(n.perListen, of.In)
+			n.perListen = max(n.perListen, atOnce(j.shape, of))
 			n.ports = max(n.ports, min(of.InEdges, int64(j.perHost))*int64(j.connections))
 		}
 		n.fds = max(n.fds, total)
@@ -77,6 +79,19 @@ func worstNeed(t rank.Topology, size int, j job, fds rank.FDCost) (need, error) 
 		n.fds = max(n.fds, controlFDs+parentFDs*int64(j.procs))
 	}
 	return n, nil
+}
+
+// atOnce is how many requests may reach a rank's listener at the same time: of
+// a burst all, of others at most the slots of each initiator. A paced storm
+// has no such bound, and none to expect.
+func atOnce(s phases.Shape, of rank.Need) int64 {
+	switch s.Kind {
+	case phases.Parallel:
+		return min(of.In, of.InEdges*int64(s.Slots))
+	case phases.Rate:
+		return 0
+	}
+	return of.In
 }
 
 // fdCost of a provider with that many workers per rank.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"rankstorm/phases"
 	"rankstorm/rank"
 )
 
@@ -25,6 +26,14 @@ func TestWorstNeed(t *testing.T) {
 	spawned, err := worstNeed(incast, 8, job{procs: 4, k: 2, perHost: 4, connections: 10, arity: 16, controller: true}, fds)
 	if err != nil || spawned.fds != want.fds+4 {
 		t.Errorf("controller: got %+v, %v", spawned, err)
+	}
+	for shape, want := range map[phases.Shape]int64{
+		{Kind: phases.Burst}: 70, {Kind: phases.Parallel, Slots: 3}: 21, {Kind: phases.Parallel, Slots: 11}: 70, {Kind: phases.Rate, PerS: 5}: 0,
+	} {
+		got, err := worstNeed(incast, 8, job{procs: 4, k: 2, perHost: 4, connections: 10, arity: 16, shape: shape}, fds)
+		if err != nil || got.perListen != want {
+			t.Errorf("%s: %d at once, %v, want %d", shape, got.perListen, err, want)
+		}
 	}
 	ring, err := rank.NewTopology(rank.NewLayout(64, 1), rank.Params{Name: "ring"})
 	if err != nil {

@@ -199,7 +199,7 @@ func preflight(j *prepared, spawnHosts int) ([]string, error) {
 		return nil, err
 	}
 	n, err := worstNeed(t, size, job{
-		procs: s.Procs, k: s.RanksPerProc, perHost: perHost, connections: s.Connections, arity: s.TreeArity, backlog: s.Backlog,
+		procs: s.Procs, k: s.RanksPerProc, perHost: perHost, connections: s.Connections, arity: s.TreeArity, backlog: s.Backlog, shape: s.Shape,
 		controller: j.spawn > 0, // elsewhere only one process of all is it, and which one shows later
 	}, fdCost(j.provider, s.Threads))
 	if err != nil {
