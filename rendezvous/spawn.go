@@ -43,6 +43,10 @@ const (
 	spawnMaxLine = 64 << 10
 )
 
+// OneSignal is how close together SIGINT or SIGTERM may come and still be one
+// request: timeout(1) and others send to a process and to its group.
+const OneSignal = 100 * time.Millisecond
+
 // spawnHello is the first line on a child's pipe.
 type spawnHello struct {
 	Controller string `json:"controller"`
@@ -114,7 +118,8 @@ type spawnExit struct {
 //
 // code is the job's exit code: that of process 0, unless a child was ended by a
 // signal (1, or the code that the survivors agree on). err is not nil only if
-// the job could not be started, or if no child was left to say how it ended.
+// the job could not be started, if no child was left to say how it ended, or if
+// it was interrupted, which the children leave to the parent to say.
 func Spawn(ctx context.Context, cfg SpawnConfig) (code int, err error) {
 	s, err := newSpawn(cfg)
 	if err != nil {
@@ -160,6 +165,7 @@ type spawn struct {
 	forced   syscall.Signal // came a second time: the children were killed
 	ctxSent  syscall.Signal // what the end of ctx sent, until the same comes as a signal
 	sent     map[syscall.Signal]bool
+	since    time.Time // of the last one that was passed on
 }
 
 func newSpawn(cfg SpawnConfig) (*spawn, error) {
@@ -317,6 +323,9 @@ func (c *spawned) tell(v any) {
 
 func (s *spawn) signalAll(sig syscall.Signal) {
 	s.sent[sig] = true
+	if sig != syscall.SIGKILL {
+		s.since = time.Now()
+	}
 	for _, c := range s.children {
 		if c.state == nil {
 			_ = c.cmd.Process.Signal(sig) // it may have ended just now
@@ -339,6 +348,9 @@ func (s *spawn) wait(ctx context.Context, signals <-chan os.Signal) {
 				continue
 			}
 			ended = nil
+			if !s.since.IsZero() && time.Since(s.since) < OneSignal {
+				continue
+			}
 			if len(s.sent) > 0 {
 				s.forced = sysSig
 				s.killRest()
@@ -468,6 +480,13 @@ func (s *spawn) verdict() (int, error) {
 	}
 	if killed > 0 && code == 0 {
 		code = 1
+	}
+	for sig, name := range map[syscall.Signal]string{syscall.SIGINT: "SIGINT", syscall.SIGTERM: "SIGTERM"} {
+		if code == 128+int(sig) {
+			err := rank.Errorf(rank.KindCancelled, "interrupted by %s", name)
+			err.Signal = int(sig)
+			return code, err
+		}
 	}
 	return code, nil
 }

@@ -141,6 +141,7 @@ func TestSpawnSecondSignal(t *testing.T) {
 		said("ready")
 		syscall.Kill(os.Getpid(), syscall.SIGINT)
 		said("not yet")
+		pause(ctx, 2*OneSignal)
 		syscall.Kill(os.Getpid(), syscall.SIGINT)
 	}()
 	code, err := Spawn(ctx, SpawnConfig{N: 3, Args: []string{"spawned", "deaf"}, Out: out, Err: os.Stderr})
@@ -156,6 +157,10 @@ func TestSpawnSignals(t *testing.T) {
 		send  func(cancel context.CancelCauseFunc)
 		codes int
 	}{
+		{"the same signal twice at once", func(context.CancelCauseFunc) {
+			syscall.Kill(os.Getpid(), syscall.SIGTERM)
+			syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		}, 143},
 		{"signal to the parent", func(context.CancelCauseFunc) { syscall.Kill(os.Getpid(), syscall.SIGTERM) }, 143},
 		{"end of the context", func(cancel context.CancelCauseFunc) { cancel(errors.New("enough")) }, 143},
 		{"cause with a signal", func(cancel context.CancelCauseFunc) { cancel(interrupted) }, 130},
@@ -173,7 +178,7 @@ func TestSpawnSignals(t *testing.T) {
 				c.send(cancel)
 			}()
 			code, err := Spawn(ctx, SpawnConfig{N: 3, Args: []string{"spawned", "wait"}, Out: out, Err: os.Stderr})
-			if code != c.codes || err != nil {
+			if code != c.codes || rank.ExitCode(err) != c.codes || !strings.Contains(fmt.Sprint(err), "interrupted by SIG") {
 				t.Errorf("code %d, error %v, want %d", code, err, c.codes)
 			}
 		})

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bufio"
 	"bytes"
 	"os"
 	"os/exec"
@@ -106,5 +107,55 @@ func TestStderrThatIsGone(t *testing.T) {
 	cmd.Dir, cmd.Stderr = dir, w
 	if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), "0 clean") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// An interrupt is told once, whatever the processes are doing and whoever else
+// got the signal.
+func TestInterruptIsToldOnce(t *testing.T) {
+	for _, phase := range []string{"gather", "seal", "clock", "create", "connect", "destroy"} {
+		t.Run(phase, func(t *testing.T) {
+			dir := t.TempDir()
+			cmd := exec.Command(binary, "run", "--spawn", "4", "--hold", phase+"=20s", "-o", filepath.Join(dir, "r.json"))
+			cmd.Dir = dir
+			stderr, err := cmd.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			limit := time.AfterFunc(time.Minute, func() { cmd.Process.Signal(syscall.SIGQUIT) })
+			defer limit.Stop()
+			var told []string
+			holding := 0
+			for lines := bufio.NewScanner(stderr); lines.Scan(); {
+				text := lines.Text()
+				if strings.Contains(text, " holding ") {
+					if holding++; holding == 4 {
+						pids := children(cmd.Process.Pid)
+						cmd.Process.Signal(syscall.SIGINT)
+						cmd.Process.Signal(syscall.SIGINT)
+						for _, pid := range pids {
+							syscall.Kill(pid, syscall.SIGINT)
+						}
+					}
+					continue
+				}
+				if !strings.Contains(text, "result document on") {
+					told = append(told, text)
+				}
+			}
+			if code := exitCode(cmd.Wait()); code != 130 {
+				t.Errorf("exit %d, want 130", code)
+			}
+			if len(told) != 1 || told[0] != "rankstorm: interrupted by SIGINT" {
+				t.Errorf("stderr says %q, want one line", told)
+			}
+			lockstep := phase != "gather" && phase != "seal" && phase != "clock"
+			if _, err := os.Stat(filepath.Join(dir, "r.json")); lockstep && err != nil {
+				t.Errorf("what was measured is not kept: %v", err)
+			}
+		})
 	}
 }

@@ -300,6 +300,9 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 			cfg.Columns = columns
 		}
 	}
+	if in != nil {
+		return leftToParent(runner.Run(ctx, cfg))
+	}
 	return runner.Run(ctx, cfg)
 }
 

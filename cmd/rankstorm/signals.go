@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"rankstorm/phases/runner"
 	"rankstorm/rank"
@@ -27,17 +28,18 @@ func withSignals(parent context.Context, spawned bool, stderr io.Writer) (ctx co
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for first := true; ; first = false {
+		for first := (time.Time{}); ; {
 			select {
 			case s := <-signals:
 				number, _ := s.(syscall.Signal)
-				if !first {
-					if spawned {
+				if !first.IsZero() {
+					if spawned || time.Since(first) < rendezvous.OneSignal {
 						continue
 					}
 					fmt.Fprintln(stderr, "rankstorm: interrupted a second time: this process ends before it could report")
 					exitNow(128 + int(number))
 				}
+				first = time.Now()
 				cancel(cancelledBy(number))
 			case <-done:
 				return
@@ -95,6 +97,15 @@ func withParent(parent context.Context, in *rendezvous.Inheritance) (ctx context
 		<-ended
 		cancel(nil)
 	}
+}
+
+// leftToParent is how a spawned process ends that was interrupted: the parent
+// says so, once for all. Other ends are the process's own to tell.
+func leftToParent(err error) error {
+	if code := runner.ExitCode(err); code == 128+int(syscall.SIGINT) || code == 128+int(syscall.SIGTERM) {
+		return childrenTold(code)
+	}
+	return err
 }
 
 // alreadyTold says that the user reads about err from another process: the

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"rankstorm/rank"
 	"rankstorm/rendezvous"
@@ -29,6 +30,7 @@ func TestSignals(t *testing.T) {
 		if got := rank.ExitCode(cause); got != 128+int(sig) {
 			t.Errorf("%v: exit code %d (%v)", sig, got, cause)
 		}
+		time.Sleep(2 * rendezvous.OneSignal) // what comes sooner is the same request
 		send(t, sig)
 		if got := <-exited; got != 128+int(sig) {
 			t.Errorf("second %v: exit code %d", sig, got)
