@@ -316,8 +316,10 @@ func (t *tableText) exit(d *Document) {
 	case e.Code == 0 && !e.Partial:
 		text += " clean"
 	case e.Partial && d.Progress != nil:
-		p := d.Progress
-		text += fmt.Sprintf(" partial, stopped in %s at %s/%s", p.Phase, formatCount(p.Done), formatCount(p.Total))
+		text += " partial, stopped in " + d.Progress.Phase
+		if d.Progress.Total > 0 { // it ran long enough to tell
+			text += fmt.Sprintf(" at %s/%s", formatCount(d.Progress.Done), formatCount(d.Progress.Total))
+		}
 	case e.Partial:
 		text += " partial"
 	case e.Cause != nil:

@@ -57,20 +57,8 @@ func NewRoot(cfg RootConfig) *Root {
 	return &Root{cfg: cfg, describe: cfg.Describe, alive: Full(cfg.Procs)}
 }
 
-// Slot is the slot under way; ok is false before the first.
+// Slot is the slot under way, or the last one; ok is false before the first.
 func (r *Root) Slot() (slot Slot, ok bool) { return r.slot, r.slot.Phase != "" }
-
-// Phase is the phase under way, "" before the first slot.
-func (r *Root) Phase() Token { return r.slot.Phase }
-
-// State of the machine.
-func (r *Root) State() State { return r.state }
-
-// Running says whether a slot is between its Go and its Collect.
-func (r *Root) Running() bool { return r.state == Running }
-
-// Alive is the set of processes not known to be lost; a copy.
-func (r *Root) Alive() ProcSet { return r.alive.Clone() }
 
 // Waiting is the set of processes whose reply is missing now; a copy.
 func (r *Root) Waiting() ProcSet {
@@ -82,7 +70,7 @@ func (r *Root) Waiting() ProcSet {
 	return s
 }
 
-// Progress is what the members last told about the running slot.
+// Progress is what the members last told about the slot, 0 of 0 if nothing.
 func (r *Root) Progress() (done, total int64) { return r.done, r.total }
 
 // Step takes one input and returns what has to be done, in order. now is on

@@ -327,7 +327,9 @@ def exit_text(doc):
     if e["code"] == 0 and not e["partial"]:
         text += " clean"
     elif e["partial"] and p:
-        text += f" partial, stopped in {p['phase']} at {count(p['done'])}/{count(p['total'])}"
+        text += f" partial, stopped in {p['phase']}"
+        if p["total"]:
+            text += f" at {count(p['done'])}/{count(p['total'])}"
     elif e["partial"]:
         text += " partial"
     elif e["cause"]:

@@ -310,8 +310,12 @@ func TestCancelAtAnyProcess(t *testing.T) {
 				t.Errorf("process %d ended %v after the start", p.i, p.ended)
 			}
 		}
-		if d := b.document(0); d.Connections.Established == 0 || !d.Exit.Partial {
+		d := b.document(0)
+		if d.Connections.Established == 0 || !d.Exit.Partial {
 			t.Errorf("nothing is kept: %+v %+v", d.Connections, d.Exit)
+		}
+		if at := d.Progress; at == nil || at.Phase != "connect" || at.Done == 0 || at.Done >= at.Total {
+			t.Errorf("the document says it stopped at %+v", at)
 		}
 	})
 }

@@ -68,6 +68,10 @@ func (p *process) report() error {
 		Controller: st.Controller, Members: int64(st.Members), Agents: int64(st.Agents),
 		Suspicions: int64(st.Suspicions), Refutations: int64(st.Refutations), GatherNS: st.GatherNS, SealNS: st.SealNS,
 	}
+	if slot, begun := r.m.Slot(); r.partial && begun {
+		done, total := r.m.Progress()
+		r.doc.Progress = &collect.ProgressDoc{Phase: string(slot.Phase), Round: slot.Round, Stage: slot.Stage, Done: done, Total: total}
+	}
 	r.doc.Finish(collect.NewExit(r.code, r.cause, r.partial))
 	var b bytes.Buffer
 	if err := r.doc.Encode(&b); err != nil {
