@@ -64,24 +64,13 @@ func indent(compact []byte) []byte {
 		}
 	}
 	var flat []bool // per open container: stays on one line
-	inString, escaped := false, false
+	var text quoted
 	for i, c := range compact {
-		if inString {
+		if text.takes(c) {
 			out = append(out, c)
-			switch {
-			case escaped:
-				escaped = false
-			case c == '\\':
-				escaped = true
-			case c == '"':
-				inString = false
-			}
 			continue
 		}
 		switch c {
-		case '"':
-			inString = true
-			out = append(out, c)
 		case '{', '[':
 			one := len(flat) > 0 && flat[len(flat)-1] || (c == '[' || len(flat) > 1) && isFlat(compact[i:]) || compact[i+1] == '}'
 			flat = append(flat, one)
@@ -115,26 +104,34 @@ func indent(compact []byte) []byte {
 	return out
 }
 
+// quoted follows the strings of a JSON text byte by byte.
+type quoted struct{ open, escaped bool }
+
+// takes says whether the next byte belongs to a string, its quotes included.
+func (q *quoted) takes(c byte) bool {
+	switch {
+	case q.escaped:
+		q.escaped = false
+	case q.open && c == '\\':
+		q.escaped = true
+	case c == '"':
+		q.open = !q.open
+		return true
+	}
+	return q.open
+}
+
 // isFlat says whether the container at b[0] stands on one line: it nests at most
 // one level (the edges inside a rank's figures, the pairs of a histogram) and is
 // no list of objects.
 func isFlat(b []byte) bool {
-	depth, inString, escaped := 0, false, false
+	depth := 0
+	var text quoted
 	for i, c := range b {
-		if inString {
-			switch {
-			case escaped:
-				escaped = false
-			case c == '\\':
-				escaped = true
-			case c == '"':
-				inString = false
-			}
+		if text.takes(c) {
 			continue
 		}
 		switch c {
-		case '"':
-			inString = true
 		case '{', '[':
 			depth++
 			// A list of objects gets a line per object; anything deeper than two levels is laid out.

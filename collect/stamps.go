@@ -37,9 +37,6 @@ func NewStamps(steps []transport.Step, n int) *Stamps {
 	return s
 }
 
-// Len is the number of connection indices.
-func (s *Stamps) Len() int { return s.n }
-
 // Has says whether the step was named to NewStamps.
 func (s *Stamps) Has(step transport.Step) bool { return s.times[step] != nil }
 

@@ -10,7 +10,7 @@ import (
 
 func TestStamps(t *testing.T) {
 	s := NewStamps([]transport.Step{transport.StepConnect, transport.StepEstablish, transport.StepConnect}, 3)
-	if !s.Has(transport.StepConnect) || s.Has(transport.StepProbe) || s.Len() != 3 {
+	if !s.Has(transport.StepConnect) || s.Has(transport.StepProbe) || s.n != 3 {
 		t.Fatal("wrong steps or length")
 	}
 	// 0 is a moment like any other on a fake clock.

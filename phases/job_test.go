@@ -151,7 +151,7 @@ func checkJob(t *testing.T, seed uint64, j *simJob, tr *trouble) string {
 		if s.gone || s.dead || s.stopped {
 			continue
 		}
-		t.Errorf("seed %d: process %d is still there in %s of %s", seed, s.p, s.member.State(), s.member.Phase())
+		t.Errorf("seed %d: process %d is still there in %s of %s", seed, s.p, s.member.state, s.member.slot.Phase)
 	}
 	last := int32(-1)
 	for _, o := range j.reduced {

@@ -341,7 +341,8 @@ func (s *simProc) below(set ProcSet) bool {
 // longest a job of this schedule may last by its limits.
 func (j *simJob) longest() time.Duration {
 	d := j.limits.Phase + 2*j.limits.Margin
-	for slot := range j.sched.All() {
+	for seq := range j.sched.Len() {
+		slot := j.sched.At(seq)
 		d += 2*j.limits.Prepare + j.limits.Phase + slot.Hold + 8*j.delay + j.limits.Lead
 	}
 	return d

@@ -76,18 +76,6 @@ func NewMember(cfg MemberConfig) *Member {
 	return m
 }
 
-// Slot is the slot under way; ok is false before the first.
-func (m *Member) Slot() (slot Slot, ok bool) { return m.slot, m.slot.Phase != "" }
-
-// Phase is the phase under way, "" before the first slot.
-func (m *Member) Phase() Token { return m.slot.Phase }
-
-// State of the machine.
-func (m *Member) State() State { return m.state }
-
-// Running says whether a slot is between its Go and its Collect here.
-func (m *Member) Running() bool { return m.state == Running }
-
 // Step takes one input and returns what has to be done, in order. now is on
 // the root's clock and never goes back. The causes in the outputs are shared
 // and must not be changed.

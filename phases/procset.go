@@ -132,10 +132,3 @@ func (s ProcSet) All() iter.Seq[rank.Proc] {
 		}
 	}
 }
-
-// Missing yields those of 0 … n-1 that are not in the set, ascending.
-func (s ProcSet) Missing(n int) iter.Seq[rank.Proc] {
-	rest := Full(n)
-	rest.Subtract(s)
-	return rest.All()
-}

@@ -1,7 +1,6 @@
 package phases
 
 import (
-	"iter"
 	"math"
 	"slices"
 	"time"
@@ -96,15 +95,4 @@ func (s *Schedule) hold(t Token) time.Duration {
 		}
 	}
 	return 0
-}
-
-// All yields the slots in order.
-func (s *Schedule) All() iter.Seq[Slot] {
-	return func(yield func(Slot) bool) {
-		for seq := range s.length {
-			if !yield(s.At(seq)) {
-				return
-			}
-		}
-	}
 }

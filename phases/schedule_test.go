@@ -55,7 +55,7 @@ func TestScheduleAgainstList(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := listed(spec, stages, wired)
-		if got := slices.Collect(s.All()); !slices.Equal(got, want) {
+		if got := allSlots(s); !slices.Equal(got, want) {
 			t.Fatalf("schedule\n%v, want\n%v", got, want)
 		}
 		for _, seq := range []int32{-1, s.Len(), math.MaxInt32} {
@@ -76,7 +76,7 @@ func TestScheduleOfAStorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	for slot := range s.All() {
+	for _, slot := range allSlots(s) {
 		fmt.Fprintf(&b, "%s/%d/%d ", slot.Phase, slot.Round, slot.Stage)
 	}
 	want := "create/0/0 bind/0/0 listen/0/0 publish/0/0 resolve/0/0 qp/0/0 connect/0/0 connect/0/1 probe/0/0 disconnect/0/0 destroy/0/0 " +
@@ -113,4 +113,12 @@ func TestScheduleRefusesTooMuch(t *testing.T) {
 	if _, err := NewSchedule(DefaultSpec(), 0, storm); err == nil {
 		t.Error("0 stages were accepted")
 	}
+}
+
+func allSlots(s *Schedule) []Slot {
+	var list []Slot
+	for seq := range s.Len() {
+		list = append(list, s.At(seq))
+	}
+	return list
 }

@@ -245,10 +245,9 @@ func TestRootStories(t *testing.T) {
 					in.Procs = append(in.Procs, p)
 				}
 			case "state":
-				slot, ok := root.Slot()
-				done, total := root.Progress()
-				return fmt.Sprintf("%s: slot %d %s round %d stage %d (%v), running %v, alive %s, waiting for %s, progress %d of %d", root.State(),
-					slot.Seq, root.Phase(), slot.Round, slot.Stage, ok, root.Running(), formatProcs(root.Alive()), formatProcs(root.Waiting()), done, total)
+				slot := root.slot
+				return fmt.Sprintf("%s: slot %d %s round %d stage %d, alive %s, waiting for %s, progress %d of %d", root.state,
+					slot.Seq, slot.Phase, slot.Round, slot.Stage, formatProcs(root.alive), formatProcs(root.Waiting()), root.done, root.total)
 			default:
 				typ, ok := typeByName(d.Cmd)
 				if !ok {
@@ -354,8 +353,7 @@ func TestMemberStories(t *testing.T) {
 			case "cancel":
 				in.Kind = MCancel
 			case "state":
-				slot, ok := m.Slot()
-				return fmt.Sprintf("%s: slot %d %s (%v), running %v", m.State(), slot.Seq, m.Phase(), ok, m.Running())
+				return fmt.Sprintf("%s: slot %d %s", m.state, m.slot.Seq, m.slot.Phase)
 			default:
 				t.Fatalf("unknown command %s", d.Cmd)
 			}

@@ -61,16 +61,6 @@ func (s Step) TargetSide() bool {
 	return false
 }
 
-// StepByName is the inverse of String.
-func StepByName(name string) (Step, bool) {
-	for i, n := range stepNames {
-		if n == name {
-			return Step(i), true
-		}
-	}
-	return StepCount, false
-}
-
 // StepSet is a set of steps.
 type StepSet uint64
 

@@ -159,11 +159,10 @@ func (rk *localRank) delay(ph phases.Token) time.Duration {
 
 // wrap names rank, host, phase, step and peer of a provider's error.
 func (rk *localRank) wrap(ph phases.Token, step string, peer rank.Rank, err error) *rank.Error {
-	e := &rank.Error{
+	return &rank.Error{
 		Kind: kindOf(err), Ranks: []rank.Rank{rk.rank}, Proc: rk.p.self, Host: rk.host,
 		Phase: string(ph), Step: step, Peer: peer, Err: err, Text: strings.TrimSpace(err.Error()),
 	}
-	return e
 }
 
 // kindOf classifies a provider's failure.

@@ -108,7 +108,7 @@ func (p *process) filter(child rank.Proc, m phases.Message) phases.Message {
 	}
 	need := make(map[rank.Rank]bool)
 	half := p.table.Size() / 2
-	for _, proc := range append(p.group.Subtree(child), child) {
+	for _, proc := range p.group.Subtree(child) {
 		first, n := p.table.RanksOf(proc)
 		for i := range n {
 			for e := range p.topo.Edges(first + rank.Rank(i)) {

@@ -133,12 +133,7 @@ func Enters(t phases.Token) bool { return t != phases.Register && t != phases.Tr
 
 // subtree are the processes that hang below a child, itself included.
 func (p *process) subtree(child rank.Proc) phases.ProcSet {
-	var s phases.ProcSet
-	s.Add(child)
-	for _, q := range p.group.Subtree(child) {
-		s.Add(q)
-	}
-	return s
+	return phases.SetOf(p.group.Subtree(child)...)
 }
 
 // holdBefore waits as --hold asks of a phase outside the lockstep.
