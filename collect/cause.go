@@ -221,7 +221,7 @@ const deadFix = "look for a middlebox or firewall that accepts for the target, o
 
 func deadEvidence(d *Document) string {
 	return fmt.Sprintf("probe: %s of %s established connections carried no round trip",
-		formatCount(d.Connections.Dead), formatCount(d.Connections.Established))
+		FormatCount(d.Connections.Dead), FormatCount(d.Connections.Established))
 }
 
 func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
@@ -247,11 +247,11 @@ func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 		})
 		var parts []string
 		for _, c := range causes {
-			parts = append(parts, fmt.Sprintf("%s %s", c, formatCount(total[c])))
+			parts = append(parts, fmt.Sprintf("%s %s", c, FormatCount(total[c])))
 		}
 		c := Cause{
 			Kind: "failed", Phase: p.Phase, Count: &n, Fix: fixes[causes[0]],
-			Evidence: fmt.Sprintf("%s: %s failures (%s)", p.Phase, formatCount(n), strings.Join(parts, ", ")),
+			Evidence: fmt.Sprintf("%s: %s failures (%s)", p.Phase, FormatCount(n), strings.Join(parts, ", ")),
 		}
 		if p.Phase == "probe" && d.Connections.Dead > 0 {
 			dead := d.Connections.Dead
@@ -272,7 +272,7 @@ func (c *Cause) blame(d *Document, p PhaseDoc, byRank map[rank.Rank]int64, n int
 		c.Rank, c.Host = &r, hosts[r]
 		proc := procOf(d, r)
 		c.Proc = &proc
-		c.Evidence += fmt.Sprintf(", %s %s rank %d (%s)", formatCount(k), text, r, hosts[r])
+		c.Evidence += fmt.Sprintf(", %s %s rank %d (%s)", FormatCount(k), text, r, hosts[r])
 	}
 	if p.Phase == "connect" {
 		byTarget := map[rank.Rank]int64{}
@@ -295,7 +295,7 @@ func (c *Cause) blame(d *Document, p PhaseDoc, byRank map[rank.Rank]int64, n int
 	if r, k := largest(byRank); 2*k >= n {
 		name(r, "at", k)
 	} else if failing > 1 {
-		c.Evidence += fmt.Sprintf(", spread over %s ranks", formatCount(int64(failing)))
+		c.Evidence += fmt.Sprintf(", spread over %s ranks", FormatCount(int64(failing)))
 	}
 }
 
@@ -327,7 +327,7 @@ func drops(d *Document) []Cause {
 		proc := r.Proc
 		out = append(out, Cause{
 			Kind: "drops", Proc: &proc, Host: r.Host, Phase: "connect", Count: &n,
-			Evidence: fmt.Sprintf("connect: the listen queue of process %d (%s) overflowed: %s requests dropped", proc, r.Host, formatCount(n)),
+			Evidence: fmt.Sprintf("connect: the listen queue of process %d (%s) overflowed: %s requests dropped", proc, r.Host, FormatCount(n)),
 			Fix:      "raise --backlog and net.core.somaxconn, or pace the storm with --connect parallel=W or rate=R",
 		})
 	}
@@ -342,7 +342,7 @@ func leakCauses(d *Document) []Cause {
 		out = append(out, Cause{
 			Kind: "leak", Proc: &proc, Host: l.Host, Phase: "destroy", Count: &n,
 			Evidence: fmt.Sprintf("destroy: process %d (%s) has %s %s after teardown, %s before set-up",
-				proc, l.Host, formatCount(l.After), l.What, formatCount(l.Before)),
+				proc, l.Host, FormatCount(l.After), l.What, FormatCount(l.Before)),
 			Fix: "a defect of the transport or of this program: please report it with this document",
 		})
 	}
@@ -354,7 +354,7 @@ func leakCauses(d *Document) []Cause {
 func shorten(list []Cause, rest string) []Cause {
 	if more := len(list) - mostNamed; more > 0 {
 		list = list[:mostNamed]
-		list[mostNamed-1].Evidence += fmt.Sprintf("; %s more %s", formatCount(int64(more)), rest)
+		list[mostNamed-1].Evidence += fmt.Sprintf("; %s more %s", FormatCount(int64(more)), rest)
 	}
 	for i := 1; i < len(list); i++ {
 		for _, earlier := range list[:i] {

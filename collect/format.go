@@ -33,11 +33,11 @@ func formatDuration(ns int64) string {
 	if ns%1e9 >= 5e8 {
 		s++
 	}
-	return sign + formatCount(s) + " s"
+	return sign + FormatCount(s) + " s"
 }
 
-// formatCount prints n with thousands separators: "3,840".
-func formatCount(n int64) string {
+// FormatCount prints n with thousands separators: "3,840".
+func FormatCount(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	digits := strings.TrimPrefix(s, "-")
 	var b strings.Builder
@@ -51,14 +51,14 @@ func formatCount(n int64) string {
 	return b.String()
 }
 
-// formatBytes prints a size with three significant digits, in powers of 1,024.
-func formatBytes(n int64) string {
+// FormatBytes prints a size with three significant digits, in powers of 1,024.
+func FormatBytes(n int64) string {
 	if n < 1024 {
 		return strconv.FormatInt(n, 10) + " B"
 	}
 	unit := int64(1024)
-	for _, name := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if n < 1000*unit || name == "TiB" {
+	for _, name := range []string{"KiB", "MiB", "GiB", "TiB", "PiB"} {
+		if n < 1000*unit || name == "PiB" {
 			whole, rest := n/unit, n%unit
 			for decimals, scale := 2, int64(100); decimals >= 0; decimals, scale = decimals-1, scale/10 {
 				if q := whole*scale + (rest*scale+unit/2)/unit; q < 1000 || decimals == 0 {

@@ -28,16 +28,16 @@ func TestFormatBytes(t *testing.T) {
 		0: "0 B", 1023: "1023 B", 1024: "1.00 KiB", 1_023_000: "999 KiB", 1_024_000: "0.98 MiB", 10 << 20: "10.0 MiB", 24_300_000: "23.2 MiB",
 		3 << 40: "3.00 TiB", 5000 << 40: "5000 TiB",
 	} {
-		if got := formatBytes(n); got != want {
-			t.Errorf("formatBytes(%d) = %q, want %q", n, got, want)
+		if got := FormatBytes(n); got != want {
+			t.Errorf("FormatBytes(%d) = %q, want %q", n, got, want)
 		}
 	}
 }
 
 func TestFormatCount(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 99_990_000: "99,990,000", -1234: "-1,234", math.MinInt64: "-9,223,372,036,854,775,808"} {
-		if got := formatCount(n); got != want {
-			t.Errorf("formatCount(%d) = %q, want %q", n, got, want)
+		if got := FormatCount(n); got != want {
+			t.Errorf("FormatCount(%d) = %q, want %q", n, got, want)
 		}
 	}
 }

@@ -33,12 +33,12 @@ func (p Progress) Line() string {
 	b.WriteString(p.Phase)
 	switch {
 	case p.Total > 0:
-		fmt.Fprintf(&b, " %s/%s", formatCount(p.Done), formatCount(p.Total))
+		fmt.Fprintf(&b, " %s/%s", FormatCount(p.Done), FormatCount(p.Total))
 	case p.Done > 0:
-		fmt.Fprintf(&b, " %s", formatCount(p.Done))
+		fmt.Fprintf(&b, " %s", FormatCount(p.Done))
 	}
 	if p.PerSecond > 0 {
-		fmt.Fprintf(&b, " at %s/s", formatCount(roundRate(p.PerSecond)))
+		fmt.Fprintf(&b, " at %s/s", FormatCount(roundRate(p.PerSecond)))
 	}
 	if len(p.Late) > 0 {
 		b.WriteString(", waiting for ")
@@ -52,7 +52,7 @@ func (p Progress) Line() string {
 			}
 		}
 		if p.LateMore > 0 {
-			fmt.Fprintf(&b, " and %s more", formatCount(p.LateMore))
+			fmt.Fprintf(&b, " and %s more", FormatCount(p.LateMore))
 		}
 	}
 	return b.String()

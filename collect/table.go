@@ -74,19 +74,19 @@ func plural(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return formatCount(n) + " " + many
+	return FormatCount(n) + " " + many
 }
 
 func (t *tableText) header(d *Document) {
 	items := []string{plural(d.Size, "rank", "ranks"), plural(int64(len(d.Hosts)), "host", "hosts")}
 	if d.VirtualRanks {
-		items = append(items, fmt.Sprintf("virtual ranks: %s per process", formatCount(d.RanksPerProc)))
+		items = append(items, fmt.Sprintf("virtual ranks: %s per process", FormatCount(d.RanksPerProc)))
 	}
 	items = append(items, d.Topology.Name)
 	if d.Topology.Stages > 1 {
 		items = append(items, plural(d.Topology.Stages, "stage", "stages"))
 	}
-	items = append(items, fmt.Sprintf("%s × %s = %s", plural(d.Edges, "edge", "edges"), formatCount(d.ConnsPerEdge),
+	items = append(items, fmt.Sprintf("%s × %s = %s", plural(d.Edges, "edge", "edges"), FormatCount(d.ConnsPerEdge),
 		plural(d.Edges*d.ConnsPerEdge, "connection", "connections")))
 	if d.RoundsAsked > 1 {
 		items = append(items, plural(d.RoundsAsked, "round", "rounds"))
@@ -166,7 +166,7 @@ func (t *tableText) failures(d *Document) {
 			}
 			var items []string
 			for _, cause := range slices.Sorted(maps.Keys(s.Failures)) {
-				items = append(items, fmt.Sprintf("%s %s", cause, formatCount(s.Failures[cause])))
+				items = append(items, fmt.Sprintf("%s %s", cause, FormatCount(s.Failures[cause])))
 			}
 			items[0] = s.Step + ": " + items[0]
 			t.items("failures", items, styleRed)
@@ -181,8 +181,8 @@ func (t *tableText) connections(d *Document) {
 		style = styleRed
 	}
 	t.items("connections", []string{
-		formatCount(c.Planned) + " planned", formatCount(c.Started) + " started", formatCount(c.Established) + " established",
-		formatCount(c.Accepted) + " accepted", formatCount(c.Dead) + " dead", formatCount(c.Failed) + " failed",
+		FormatCount(c.Planned) + " planned", FormatCount(c.Started) + " started", FormatCount(c.Established) + " established",
+		FormatCount(c.Accepted) + " accepted", FormatCount(c.Dead) + " dead", FormatCount(c.Failed) + " failed",
 	}, style)
 }
 
@@ -210,7 +210,7 @@ func (t *tableText) barriers(d *Document) {
 			skew = append(skew, *b.ReleaseSkewNS)
 		}
 	}
-	items := []string{formatCount(int64(len(d.Barriers)) + d.BarriersMore)}
+	items := []string{FormatCount(int64(len(d.Barriers)) + d.BarriersMore)}
 	bound := clockBound(d)
 	add := func(name string, list []int64) {
 		if len(list) == 0 {
@@ -284,22 +284,22 @@ func (t *tableText) resources(d *Document) {
 	case judged == 0:
 	case len(leaking) > 0:
 		style = styleRed
-		items = append(items, fmt.Sprintf("not back to the baseline: %s of %s", formatCount(int64(len(leaking))), plural(judged, "process", "processes")))
+		items = append(items, fmt.Sprintf("not back to the baseline: %s of %s", FormatCount(int64(len(leaking))), plural(judged, "process", "processes")))
 	default:
 		items = append(items, "back to the baseline: "+plural(judged, "process", "processes"))
 	}
 	if peaks {
 		text := "peak per process " + plural(fds, "fd", "fds")
 		if rss > 0 {
-			text += ", " + formatBytes(rss)
+			text += ", " + FormatBytes(rss)
 		}
 		items = append(items, text)
 	}
 	if dropsKnown {
-		items = append(items, "listen drops "+formatCount(drops))
+		items = append(items, "listen drops "+FormatCount(drops))
 	}
 	if retriesKnown {
-		items = append(items, "SYN retries "+formatCount(retries))
+		items = append(items, "SYN retries "+FormatCount(retries))
 	}
 	if len(items) > 0 {
 		t.items("resources", items, style)
@@ -318,7 +318,7 @@ func (t *tableText) exit(d *Document) {
 	case e.Partial && d.Progress != nil:
 		text += " partial, stopped in " + d.Progress.Phase
 		if d.Progress.Total > 0 { // it ran long enough to tell
-			text += fmt.Sprintf(" at %s/%s", formatCount(d.Progress.Done), formatCount(d.Progress.Total))
+			text += fmt.Sprintf(" at %s/%s", FormatCount(d.Progress.Done), FormatCount(d.Progress.Total))
 		}
 	case e.Partial:
 		text += " partial"

@@ -163,7 +163,7 @@ func (l *layout) columns(hosts map[rank.Rank]string) []column {
 			if r.step == nil {
 				return ""
 			}
-			return formatCount(f(r.step))
+			return FormatCount(f(r.step))
 		}
 	}
 	slowestHead := "slowest"

@@ -48,10 +48,10 @@ func errorDoc(e *rank.Error) ErrorDoc {
 func (d *Document) Verdict() (code int, text string) {
 	var parts []string
 	if n := d.Connections.Failed; n > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s connections failed", formatCount(n), formatCount(d.Connections.Planned)))
+		parts = append(parts, fmt.Sprintf("%s of %s connections failed", FormatCount(n), FormatCount(d.Connections.Planned)))
 	}
 	if n := d.Connections.Dead; n > 0 {
-		parts = append(parts, fmt.Sprintf("%s connections are dead: established, but no round trip", formatCount(n)))
+		parts = append(parts, fmt.Sprintf("%s connections are dead: established, but no round trip", FormatCount(n)))
 	}
 	if leaks := d.Leaks(); len(leaks) > 0 {
 		procs := map[rank.Proc]bool{}
@@ -61,7 +61,7 @@ func (d *Document) Verdict() (code int, text string) {
 		l := leaks[0]
 		text := fmt.Sprintf("process %d (%s) leaked: %d %s before, %d after", l.Proc, l.Host, l.Before, l.What, l.After)
 		if len(procs) > 1 {
-			text += fmt.Sprintf(", and %s other processes", formatCount(int64(len(procs)-1)))
+			text += fmt.Sprintf(", and %s other processes", FormatCount(int64(len(procs)-1)))
 		}
 		parts = append(parts, text)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"rankstorm/collect"
 	"rankstorm/phases"
 	"rankstorm/rendezvous"
 )
@@ -42,10 +43,10 @@ func controlPlane(procs, procsPerHost, size int) controlForecast {
 
 // write adds the control plane's lines.
 func (c controlForecast) write(pair func(name, value, more string)) {
-	pair("gossip", thousands(int64(c.GossipMembers)), "members: every process up to 16, above one agent per host and 64 processes")
-	pair("tree", thousands(int64(c.TreeDepth)), fmt.Sprintf("links deep, %d at the root", c.RootLinks))
-	pair("messages", thousands(c.MessagesPerPhase), fmt.Sprintf("per phase, %s of them at the root, with up to %s of figures", thousands(c.RootMessages), bytesText(c.RootSummaryBytes)))
-	pair("rank table", bytesText(c.TableBytes), fmt.Sprintf("over every link once, %s from the root", bytesText(c.RootSealBytes)))
+	pair("gossip", collect.FormatCount(int64(c.GossipMembers)), "members: every process up to 16, above one agent per host and 64 processes")
+	pair("tree", collect.FormatCount(int64(c.TreeDepth)), fmt.Sprintf("links deep, %d at the root", c.RootLinks))
+	pair("messages", collect.FormatCount(c.MessagesPerPhase), fmt.Sprintf("per phase, %s of them at the root, with up to %s of figures", collect.FormatCount(c.RootMessages), collect.FormatBytes(c.RootSummaryBytes)))
+	pair("rank table", collect.FormatBytes(c.TableBytes), fmt.Sprintf("over every link once, %s from the root", collect.FormatBytes(c.RootSealBytes)))
 	pair("gather", short(c.EstimateGatherNS), "estimate: processes × a knock / CPUs of the controller")
 	pair("seal", short(c.EstimateSealNS), "estimate: table down the tree, acknowledgements up")
 	pair("barrier", short(c.EstimateBarrierNS), "estimate: last in → last out ("+c.EstimateRates+")")

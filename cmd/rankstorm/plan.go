@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rankstorm/collect"
 	"rankstorm/phases"
 	"rankstorm/rank"
 )
@@ -107,13 +108,13 @@ func (f *forecast) write(w io.Writer) error {
 		}
 		b.WriteString(line + "\n")
 	}
-	pair("processes", thousands(int64(f.Procs)), count(int64(f.RanksPerProc), "rank")+" each")
-	pair("hosts", thousands(int64(f.Hosts)), "up to "+count(int64(f.RanksPerHost), "rank")+" each")
-	pair("edges", thousands(f.Edges), "")
-	pair("connections", thousands(f.Connections), thousands(int64(f.ConnectionsPerEdge))+" per edge, "+f.Transport)
-	pair("stages", thousands(int64(f.Stages)), "")
+	pair("processes", collect.FormatCount(int64(f.Procs)), count(int64(f.RanksPerProc), "rank")+" each")
+	pair("hosts", collect.FormatCount(int64(f.Hosts)), "up to "+count(int64(f.RanksPerHost), "rank")+" each")
+	pair("edges", collect.FormatCount(f.Edges), "")
+	pair("connections", collect.FormatCount(f.Connections), collect.FormatCount(int64(f.ConnectionsPerEdge))+" per edge, "+f.Transport)
+	pair("stages", collect.FormatCount(int64(f.Stages)), "")
 	pair("roles", "", fmt.Sprintf("%s peers, %s initiators, %s targets, %s idle",
-		thousands(int64(f.Peers)), thousands(int64(f.Initiators)), thousands(int64(f.Targets)), thousands(int64(f.Idle))))
+		collect.FormatCount(int64(f.Peers)), collect.FormatCount(int64(f.Initiators)), collect.FormatCount(int64(f.Targets)), collect.FormatCount(int64(f.Idle))))
 	b.WriteString("\n")
 
 	tab := tabwriter.NewWriter(&b, 0, 0, 3, ' ', tabwriter.AlignRight)
@@ -124,22 +125,22 @@ func (f *forecast) write(w io.Writer) error {
 	}{{"fewest", f.Min}, {"median", f.Median}, {"most", f.Max}, {"in all", f.Total}} {
 		who := "–"
 		if row.need.Rank >= 0 {
-			who = thousands(int64(row.need.Rank))
+			who = collect.FormatCount(int64(row.need.Rank))
 		}
 		n := row.need
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.name, who, thousands(n.OutEdges), thousands(n.InEdges),
-			thousands(n.Out), thousands(n.In), thousands(n.FDs), thousands(n.LocalPorts), bytesText(n.MemoryBytes))
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.name, who, collect.FormatCount(n.OutEdges), collect.FormatCount(n.InEdges),
+			collect.FormatCount(n.Out), collect.FormatCount(n.In), collect.FormatCount(n.FDs), collect.FormatCount(n.LocalPorts), collect.FormatBytes(n.MemoryBytes))
 	}
 	if err := tab.Flush(); err != nil {
 		return err
 	}
 	b.WriteString("\n")
-	pair("process fds", thousands(f.WorstProcessFDs), "worst: "+f.WorstProcessFDsFormula)
-	pair("controller", thousands(f.ControllerFDs), "more fds while gathering: one knock per process")
-	pair("host ports", thousands(f.PortsToOneListener), "at most, towards one listener: "+f.PortsFormula)
+	pair("process fds", collect.FormatCount(f.WorstProcessFDs), "worst: "+f.WorstProcessFDsFormula)
+	pair("controller", collect.FormatCount(f.ControllerFDs), "more fds while gathering: one knock per process")
+	pair("host ports", collect.FormatCount(f.PortsToOneListener), "at most, towards one listener: "+f.PortsFormula)
 	pair("memory", "estimate", f.MemoryFormula)
 	pair("ideal", rateText(f.IdealLineRates), "line rates of one rank: "+f.IdealFormula)
-	pair("set-ups", thousands(f.IdealSetups), "at the busiest rank: "+f.SetupsFormula)
+	pair("set-ups", collect.FormatCount(f.IdealSetups), "at the busiest rank: "+f.SetupsFormula)
 	b.WriteString("\n")
 	f.Control.write(pair)
 	if f.Rank != nil {
@@ -151,19 +152,19 @@ func (f *forecast) write(w io.Writer) error {
 
 func (r *rankForecast) write(b *strings.Builder) {
 	fmt.Fprintf(b, "\nrank %d (%s, local rank %d): %s, %s out, %s in, %s fds, %s\n", r.Rank, r.Host, r.LocalRank, r.Role,
-		count(r.Out, "connection"), thousands(r.In), thousands(r.FDs), bytesText(r.MemoryBytes))
+		count(r.Out, "connection"), collect.FormatCount(r.In), collect.FormatCount(r.FDs), collect.FormatBytes(r.MemoryBytes))
 	for _, e := range r.Plan {
 		fmt.Fprintf(b, "  to rank %d (%s)  stage %d  weight %s\n", e.To, e.Host, e.Stage, strconv.FormatFloat(e.Weight, 'g', 6, 64))
 	}
 	if r.LeftOut > 0 {
-		fmt.Fprintf(b, "  and %s more (--list)\n", thousands(r.LeftOut))
+		fmt.Fprintf(b, "  and %s more (--list)\n", collect.FormatCount(r.LeftOut))
 	}
 }
 
 // rateText prints whole rates like counts and others to 4 digits.
 func rateText(rate float64) string {
 	if rate == math.Trunc(rate) && rate < 1<<53 {
-		return thousands(int64(rate))
+		return collect.FormatCount(int64(rate))
 	}
 	return strconv.FormatFloat(rate, 'g', 4, 64)
 }
@@ -173,33 +174,5 @@ func count(n int64, noun string) string {
 	if n != 1 {
 		noun += "s"
 	}
-	return thousands(n) + " " + noun
-}
-
-// thousands groups the digits of n: 99,990,000.
-func thousands(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	sign := ""
-	if n < 0 {
-		sign, digits = "-", digits[1:]
-	}
-	for at := len(digits) - 3; at > 0; at -= 3 {
-		digits = digits[:at] + "," + digits[at:]
-	}
-	return sign + digits
-}
-
-// bytesText prints a size in the unit that leaves 1 to 1023.
-func bytesText(n int64) string {
-	value, unit := float64(n), "B"
-	for _, next := range []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"} {
-		if value < 1024 {
-			break
-		}
-		value, unit = value/1024, next
-	}
-	if unit == "B" {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", value, unit)
+	return collect.FormatCount(n) + " " + noun
 }
