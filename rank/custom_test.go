@@ -117,8 +117,8 @@ func TestCustomErrors(t *testing.T) {
 		{"0: 1\n2: 1\n0: 2,1\n", "f.txt:3: edge 0 → 1 is already given on line 1: give each edge once"},
 		{"3: 2\n0: 1-2,1\n3: 2", "f.txt:2: edge 0 → 1 is already given on line 2: give each edge once"},
 		{"0 1 1 1\n1 0 1 1\n", "f.txt:2: the matrix has 2 rows, needs 4: one per rank"},
-		{"0 1 1\n", "f.txt:1: row 0 has 3 columns, needs 4: one per rank"},
-		{"0 1 1 1 1\n", "f.txt:1: row 0 has 5 columns, needs 4: one per rank"},
+		{"0 1 1\n", "f.txt:1: row 0 has 3 columns, needs 4: one per rank; if this is an edge list, write \"src: dst, dst\""},
+		{"0 1 1 1 1\n", "f.txt:1: row 0 has 5 columns, needs 4: one per rank; if this is an edge list, write \"src: dst, dst\""},
 		{"0 1 1 1\n0 0 0 0\n0,1,,0\n", "f.txt:3: row 2 has an empty cell: write 0 for no bytes"},
 		{strings.Repeat("0 1 1 1\n", 5), "f.txt:5: the matrix has more than 4 rows: one per rank"},
 		{strings.Repeat("0 0 0 0\n", 4), "f.txt:4: the matrix has no bytes between different ranks"},
@@ -132,7 +132,7 @@ func TestCustomErrors(t *testing.T) {
 		checkError(t, fmt.Sprintf("%q", c.text), err, KindUsage, c.want)
 	}
 	_, err := NewTopology(NewLayout(2, 1), Params{Name: "custom", Custom: []byte("x")})
-	checkError(t, "no name", err, KindUsage, "custom file:1: row 0 has 1 columns, needs 2: one per rank")
+	checkError(t, "no name", err, KindUsage, "custom file:1: row 0 has 1 columns, needs 2: one per rank; if this is an edge list, write \"src: dst, dst\"")
 	_, err = NewTopology(NewLayout(10_000, 1), Params{Name: "custom", File: "f.txt", Custom: []byte("*: *")})
 	checkError(t, "many", err, KindUsage, "f.txt:1: more than 4194304 edges: use a topology with a rule, such as all_to_all")
 }
@@ -176,4 +176,11 @@ func FuzzCustom(f *testing.F) {
 			t.Fatalf("bound %g", bound)
 		}
 	})
+}
+
+func TestCustomWithByteOrderMark(t *testing.T) {
+	top, err := NewTopology(NewLayout(4, 2), Params{Name: "custom", File: "f.txt", Custom: []byte("\ufeff0: 1\r\n2: 3\r\n")})
+	if err != nil || top.Count() != 2 {
+		t.Errorf("%v, want 2 edges", err)
+	}
 }

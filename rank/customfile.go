@@ -53,7 +53,8 @@ func parseCustom(name string, content []byte, v View) (*customFile, error) {
 	}
 	p.file.rows = make([][]customEdge, v.Size())
 	number, row, decided := 0, 0, false
-	for line := range strings.Lines(string(content)) {
+	// Editors on some systems begin a text with a byte order mark.
+	for line := range strings.Lines(strings.TrimPrefix(string(content), "\ufeff")) {
 		number++
 		line, _, _ = strings.Cut(line, "#")
 		line = strings.TrimSpace(line)
@@ -126,7 +127,11 @@ func (p *customParser) matrixRow(line, row int, text string) error {
 		cells = append(cells, fields...)
 	}
 	if len(cells) != size {
-		return p.fail(line, "row %d has %d columns, needs %d: one per rank", row, len(cells), size)
+		hint := ""
+		if row == 0 {
+			hint = `; if this is an edge list, write "src: dst, dst"`
+		}
+		return p.fail(line, "row %d has %d columns, needs %d: one per rank%s", row, len(cells), size, hint)
 	}
 	for column, cell := range cells {
 		bytes, ok := parseBytes(cell)

@@ -73,6 +73,10 @@ func openControl(cfg *Config) (*control, error) {
 		for _, a := range reachableFirst(addrs) {
 			c.own = append(c.own, netip.AddrPortFrom(a, port))
 		}
+		if len(c.own) == 0 {
+			closeAll(listeners, c.udp)
+			return nil, rank.Errorf(rank.KindResource, "this host has no address: bring an interface up, for instance ip link set lo up")
+		}
 	}
 	c.handle(kindLink, c.takeOffer)
 	for _, ln := range listeners {

@@ -5,10 +5,12 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"rankstorm/rank"
 	"rankstorm/rendezvous/memnet"
 )
 
@@ -175,5 +177,18 @@ func TestReachableFirst(t *testing.T) {
 	}
 	if want := "10.0.0.1 10.0.0.2 2001:db8::1 127.0.0.1 ::1 "; got != want {
 		t.Errorf("order %q, want %q", got, want)
+	}
+}
+
+// nowhere is a host all of whose interfaces are down.
+type nowhere struct{ Network }
+
+func (nowhere) LocalAddrs() ([]netip.Addr, error) { return nil, nil }
+
+func TestPortWithoutAnAddress(t *testing.T) {
+	cfg := testConfig(0, 1)
+	cfg.BindAddrs, cfg.Network = nil, nowhere{cfg.Network}
+	if _, err := openControl(cfg); errorKind(err) != rank.KindResource || !strings.Contains(err.Error(), "no address") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -165,3 +165,13 @@ func linkAddresses(links []link) string {
 	}
 	return strings.Join(addrs, ", ")
 }
+
+// hasLoopback says that the spawned processes of a job can meet.
+func hasLoopback(links []link) bool {
+	for _, l := range links {
+		if slices.Contains(l.addrs, netip.AddrFrom4([4]byte{127, 0, 0, 1})) {
+			return true
+		}
+	}
+	return false
+}

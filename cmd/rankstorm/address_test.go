@@ -81,3 +81,15 @@ func TestLocalLinks(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
+
+func TestHasLoopback(t *testing.T) {
+	loopback, other := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")
+	for want, links := range map[bool][]link{
+		true:  {{name: "eth0"}, {name: "lo", addrs: []netip.Addr{other, loopback}}},
+		false: {{name: "lo"}, {name: "eth0", addrs: []netip.Addr{other}}},
+	} {
+		if got := hasLoopback(links); got != want {
+			t.Errorf("%v: got %v", links, got)
+		}
+	}
+}

@@ -123,6 +123,9 @@ func (a *app) prepare(flags *pflag.FlagSet, r *runFlags, in *rendezvous.Inherita
 	if err != nil {
 		return nil, err
 	}
+	if job.spawn > 0 && !hasLoopback(links) {
+		return nil, rank.Errorf(rank.KindResource, "run: --spawn needs 127.0.0.1, which no interface has: ip link set lo up")
+	}
 	if job.bind, err = chooseAddresses(r.iface, r.bind, r.ipv6, links); err != nil {
 		return nil, err
 	}

@@ -350,3 +350,16 @@ func TestMimicEndsWithTheJob(t *testing.T) {
 		}
 	})
 }
+
+// What only the table shows to be wrong is told once, by the root.
+func TestTopologyThatDoesNotFitTheTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, 2, spec(4, func(s *phases.Spec) { s.Topology.Targets = "nowhere*" }), sim.FabricConfig{})
+		b.wait()
+		for _, p := range b.procs {
+			if code := ExitCode(p.err); code != 2 || Silent(p.err) != (p.i > 0) {
+				t.Errorf("process %d: exit %d, silent %v: %v; want 2, and only the root tells", p.i, code, Silent(p.err), p.err)
+			}
+		}
+	})
+}

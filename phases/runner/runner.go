@@ -52,21 +52,25 @@ func Run(ctx context.Context, cfg Config) error {
 // run is Run after the group has formed.
 func (p *process) run(ctx context.Context, group Group) error {
 	p.group, p.table, p.self = group, group.Table(), group.Self()
+	// The table and the spec are the same everywhere, and so is what is wrong with them: the root tells. This
+	// stands before anything that needs the others, who may be gone because of it.
+	topo, err := rank.NewTopology(p.table, p.spec.Topology)
+	if err == nil {
+		p.topo = topo
+		p.sched, err = phases.NewSchedule(p.spec, topo.Stages(), Enters)
+	}
+	switch {
+	case err != nil && group.Parent() != rank.NoProc:
+		return quiet{err}
+	case err != nil:
+		return err
+	}
 	for _, ph := range []phases.Token{phases.Seal, phases.ClockSync} {
 		if err := p.holdBefore(ctx, ph); err != nil {
 			return err
 		}
 	}
 	if err := group.SyncClock(ctx); err != nil {
-		return err
-	}
-	topo, err := rank.NewTopology(p.table, p.spec.Topology)
-	if err != nil {
-		return err
-	}
-	p.topo = topo
-	p.sched, err = phases.NewSchedule(p.spec, topo.Stages(), Enters)
-	if err != nil {
 		return err
 	}
 	p.share(len(p.table.HostRanks(p.table.HostOf(p.first()))))
