@@ -26,7 +26,7 @@ func TestFormatDuration(t *testing.T) {
 func TestFormatBytes(t *testing.T) {
 	for n, want := range map[int64]string{
 		0: "0 B", 1023: "1023 B", 1024: "1.00 KiB", 1_023_000: "999 KiB", 1_024_000: "0.98 MiB", 10 << 20: "10.0 MiB", 24_300_000: "23.2 MiB",
-		3 << 40: "3.00 TiB", 5000 << 40: "5000 TiB",
+		3 << 40: "3.00 TiB", 5000 << 40: "4.88 PiB", 5000 << 50: "5000 PiB",
 	} {
 		if got := FormatBytes(n); got != want {
 			t.Errorf("FormatBytes(%d) = %q, want %q", n, got, want)

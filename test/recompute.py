@@ -57,9 +57,9 @@ def duration(ns):
 def size(n):
     if n < 1024:
         return f"{n} B"
-    for power, name in ((1, "KiB"), (2, "MiB"), (3, "GiB"), (4, "TiB")):
+    for power, name in ((1, "KiB"), (2, "MiB"), (3, "GiB"), (4, "TiB"), (5, "PiB")):
         unit = 1024**power
-        if n < 1000 * unit or name == "TiB":
+        if n < 1000 * unit or name == "PiB":
             text = digits3(n, unit)
             return f"{text if text is not None else (2 * n + unit) // (2 * unit)} {name}"
 
