@@ -24,7 +24,10 @@ const (
 	frameFull                   // agent → process: ask the next agent
 )
 
-const agentTimeout = time.Second // for the answer of an agent, and for a record
+const (
+	agentTimeout   = time.Second     // for the answer of an agent, and for a record
+	agentHandshake = 3 * time.Second // of a job with a secret, before that
+)
 
 // hostSocketName names the socket of the i-th agent of a job on its host.
 func hostSocketName(job [32]byte, i int) string {
@@ -91,15 +94,20 @@ func (j *joiner) askAgents(ctx context.Context, seq uint32) (spoken bool, err er
 
 // askAgent hands the record over; when it was taken, it waits for the end of
 // the agent or of ctx.
-func (j *joiner) askAgent(ctx context.Context, conn net.Conn, seq uint32) (answer byte) {
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+func (j *joiner) askAgent(ctx context.Context, socket net.Conn, seq uint32) (answer byte) {
+	defer socket.Close()
+	defer context.AfterFunc(ctx, func() { socket.Close() })()
+	socket.SetDeadline(time.Now().Add(agentHandshake))
+	conn, err := j.ctl.wrapped(socket, true)
+	if err != nil {
+		return 0
+	}
 	conn.SetDeadline(time.Now().Add(agentTimeout))
 	if writeMessage(conn, frameSpeakFor, entry{Seq: seq, Record: j.cfg.Record}) != nil {
 		return 0
 	}
 	r := bufio.NewReaderSize(conn, 64)
-	answer, _, err := readFrame(r, 64)
+	answer, _, err = readFrame(r, 64)
 	if err != nil {
 		return 0
 	}
@@ -122,7 +130,7 @@ func (j *joiner) serveAgent(ctx context.Context, ln net.Listener) {
 	)
 	defer wg.Wait()
 	for {
-		conn, err := ln.Accept()
+		socket, err := ln.Accept()
 		if err != nil {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) || pause(ctx, 10*time.Millisecond) != nil {
 				return
@@ -130,8 +138,13 @@ func (j *joiner) serveAgent(ctx context.Context, ln net.Listener) {
 			continue
 		}
 		wg.Go(func() {
-			defer conn.Close()
-			defer context.AfterFunc(ctx, func() { conn.Close() })()
+			defer socket.Close()
+			defer context.AfterFunc(ctx, func() { socket.Close() })()
+			socket.SetDeadline(time.Now().Add(agentHandshake))
+			conn, err := j.ctl.wrapped(socket, false)
+			if err != nil {
+				return
+			}
 			conn.SetDeadline(time.Now().Add(agentTimeout))
 			r := bufio.NewReaderSize(conn, 4096)
 			e, err := readEntry(r)

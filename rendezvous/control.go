@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -30,9 +31,11 @@ type control struct {
 	own    []netip.AddrPort
 	offers chan offer // control links whose hello was read, for await
 	quit   chan struct{}
-	// wrap protects a stream of kind K or C (TLS); nil: plain. It is called
-	// below everything that reads and above what queues writes.
-	wrap func(conn net.Conn, dialer bool) (net.Conn, error)
+	keys   *keys // nil: the job has no secret
+	// wrap protects a control link or host socket (TLS); nil: plain. It is
+	// called below everything that reads and above what queues writes.
+	wrap     func(conn net.Conn, dialer bool) (net.Conn, error)
+	knocking *tls.Config // of this process's knocks; nil: plain
 }
 
 // offer is a would-be parent.
@@ -49,8 +52,15 @@ func openControl(cfg *Config) (*control, error) {
 	if c.clock == nil {
 		c.clock = machineClock{}
 	}
-	var listeners []net.Listener
 	var err error
+	if len(cfg.Secret) > 0 {
+		job := jobHash(cfg.JobKey)
+		if c.keys, err = deriveKeys(cfg.Secret, job); err != nil {
+			return nil, rank.Errorf(rank.KindInternal, "cannot derive the keys of the job: %w", err)
+		}
+		c.wrap, c.knocking = c.keys.wrap, c.keys.knocking(job, cfg.JobKey, &cfg.Record)
+	}
+	var listeners []net.Listener
 	for range portTries {
 		if listeners, c.udp, err = bindAll(cfg); err == nil || !errors.Is(err, syscall.EADDRINUSE) {
 			break
@@ -176,22 +186,7 @@ func (c *control) serve(ln net.Listener) { c.mux.serve(ln) }
 // handle sets who gets the streams that begin with kind. The stream belongs to
 // f and stands after the first byte; f runs in its own goroutine and close
 // waits for it.
-func (c *control) handle(kind byte, f func(net.Conn)) {
-	if kind == kindKnock {
-		plain := f
-		f = func(conn net.Conn) {
-			conn.SetDeadline(time.Now().Add(firstByteTimeout))
-			wrapped, err := c.wrapped(conn, false)
-			if err != nil {
-				conn.Close()
-				return
-			}
-			conn.SetDeadline(time.Time{})
-			plain(wrapped)
-		}
-	}
-	c.mux.handle(kind, f)
-}
+func (c *control) handle(kind byte, f func(net.Conn)) { c.mux.handle(kind, f) }
 
 func (c *control) wrapped(conn net.Conn, dialer bool) (net.Conn, error) {
 	if c.wrap == nil {
@@ -201,28 +196,29 @@ func (c *control) wrapped(conn net.Conn, dialer bool) (net.Conn, error) {
 }
 
 // dial opens a stream of a kind to another process's port. Knock streams come
-// back wrapped; control links are wrapped by the caller, above its outbox.
+// back protected if the job is; control links are wrapped by the caller, above
+// its outbox. An error that is a *rank.Error is final, others may pass.
 func (c *control) dial(ctx context.Context, kind byte, to netip.AddrPort) (net.Conn, error) {
 	conn, err := c.cfg.Network.Dial(ctx, to)
 	if err != nil {
 		return nil, err
 	}
 	// A new stream takes one byte at once, so this needs no deadline.
-	if _, err = conn.Write([]byte{kind}); err == nil && kind == kindKnock {
+	if _, err = conn.Write([]byte{kind}); err == nil {
+		if kind != kindKnock || c.knocking == nil {
+			return conn, nil
+		}
 		if deadline, ok := ctx.Deadline(); ok {
 			conn.SetDeadline(deadline)
 		}
-		var wrapped net.Conn
-		if wrapped, err = c.wrapped(conn, true); err == nil {
-			wrapped.SetDeadline(time.Time{})
-			return wrapped, nil
+		var protected net.Conn
+		if protected, err = knockOver(conn, c.knocking, to); err == nil {
+			conn.SetDeadline(time.Time{})
+			return protected, nil
 		}
 	}
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return conn, nil
+	conn.Close()
+	return nil, err
 }
 
 // takeOffer reads the hello of a control link and leaves the link to await.

@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -22,6 +23,7 @@ const (
 	knockTimeout = 5 * time.Second // for the knock on a new link
 	maxKnocking  = 4096            // links that have not knocked yet
 	refuseFlush  = time.Second
+	maxRefusals  = 32 // told to the user, each once: most of what they say is not proved by anything
 )
 
 // controller gathers the processes, makes the rank table, hands it to process
@@ -40,7 +42,8 @@ type controller struct {
 	g       *gathering
 	links   map[[16]byte]*knockLink
 	conns   map[net.Conn]struct{}
-	knocks  int // links that have not knocked yet
+	knocks  int                 // links that have not knocked yet
+	turned  map[string]struct{} // refusals that the user was told
 	table   *rank.Table
 	inPlace bool // somebody said that everybody has the table
 	over    bool // failed or closed: no link changes anything any more
@@ -63,7 +66,10 @@ func startController(j *joiner, ln net.Listener) (*controller, error) {
 	c := &controller{
 		j: j, name: j.addr.String() + ", " + who(&j.cfg.Record), seeds: j.cfg.Record.Control, begun: time.Now(), stop: stop,
 		g:     newGathering(j.knock(), runID(time.Now())),
-		links: map[[16]byte]*knockLink{}, conns: map[net.Conn]struct{}{},
+		links: map[[16]byte]*knockLink{}, conns: map[net.Conn]struct{}{}, turned: map[string]struct{}{},
+	}
+	if j.ctl.keys == nil {
+		j.say(fmt.Sprintf("this job is open: whoever reaches %s can take part; give every process the same --secret-file to protect it", j.addr))
 	}
 	own := j.knock()
 	if m, ok := c.g.admit(&own, 0); !ok {
@@ -81,6 +87,16 @@ func startController(j *joiner, ln net.Listener) (*controller, error) {
 
 // take starts the conversation with a process.
 func (c *controller) take(conn net.Conn) {
+	stream, plain, err := c.j.ctl.greet(conn, c.name, func(who string, m mismatch) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.tell(m.notice(who))
+	})
+	if !c.j.ctl.mux.greeted(conn) || err != nil {
+		conn.Close()
+		return
+	}
+	conn = stream
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over || c.knocks >= maxKnocking {
@@ -89,10 +105,12 @@ func (c *controller) take(conn net.Conn) {
 	}
 	c.knocks++
 	c.conns[conn] = struct{}{}
-	c.wg.Go(func() { c.converse(conn) })
+	c.wg.Go(func() { c.converse(conn, plain) })
 }
 
-func (c *controller) converse(conn net.Conn) {
+// converse takes the knock of a process and stays with it if it is let in.
+// plain: the knock comes in the clear.
+func (c *controller) converse(conn net.Conn, plain bool) {
 	out := newOutbox(conn)
 	defer func() {
 		out.Close()
@@ -114,7 +132,7 @@ func (c *controller) converse(conn net.Conn) {
 		return // junk; another version's record need not make sense here
 	}
 	link := &knockLink{out: out}
-	if refusal := c.admit(&k, link); refusal != "" {
+	if refusal := c.admit(&k, link, plain); refusal != "" {
 		link.send(frameTurnAway, turnAway{Text: refusal})
 		_ = out.flush(refuseFlush) // the refusal is said; a peer that does not read it has had its chance
 		return
@@ -142,17 +160,18 @@ func (c *controller) converse(conn net.Conn) {
 
 // admit decides on a knock and answers a welcome. refusal is what to answer
 // otherwise.
-func (c *controller) admit(k *knock, link *knockLink) (refusal string) {
+func (c *controller) admit(k *knock, link *knockLink, plain bool) (refusal string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m, ok := c.g.admit(k, time.Since(c.begun))
+	var m mismatch
+	ok := false
+	if plain && c.j.ctl.keys != nil {
+		m = inTheClear(k, &c.g.own)
+	} else {
+		m, ok = c.g.admit(k, time.Since(c.begun))
+	}
 	if !ok {
-		notice := m.notice(&k.Record)
-		if c.refused != nil {
-			c.refused(rank.Errorf(rank.KindRefused, "%s", notice))
-		} else {
-			c.j.say(notice)
-		}
+		c.tell(m.notice(who(&k.Record)))
 		return m.told(c.name)
 	}
 	if old := c.links[k.Record.Nonce]; old != nil {
@@ -162,6 +181,22 @@ func (c *controller) admit(k *knock, link *knockLink) (refusal string) {
 	link.send(frameWelcome, welcome{Seeds: c.seeds, Controller: c.name})
 	c.trySeal()
 	return ""
+}
+
+// tell passes a refusal on to the user. c.mu is held.
+func (c *controller) tell(notice string) {
+	if _, again := c.turned[notice]; again || len(c.turned) > maxRefusals {
+		return
+	}
+	if len(c.turned) == maxRefusals {
+		notice = "more processes are refused than can be told"
+	}
+	c.turned[notice] = struct{}{}
+	if c.refused != nil {
+		c.refused(rank.Errorf(rank.KindRefused, "%s", notice))
+	} else {
+		c.j.say(notice)
+	}
 }
 
 // gossiped hears of records that gossip brought.

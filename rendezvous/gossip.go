@@ -78,6 +78,15 @@ func startGossip(ctl *control, job [32]byte, self *rank.Record) (*gossip, error)
 	// A storm starves failure detectors: be slower to suspect than the default, the control links are quicker anyway.
 	cfg.SuspicionMult = 6
 	cfg.DNSConfigPath = "" // members are named by address
+	if ctl.keys != nil {
+		// What cannot be decrypted with the key is dropped, packets and streams alike.
+		ring, err := memberlist.NewKeyring(nil, ctl.keys.gossip)
+		if err != nil {
+			g.tr.Shutdown()
+			return nil, rank.Errorf(rank.KindInternal, "gossip: %w", err)
+		}
+		cfg.Keyring, cfg.GossipVerifyIncoming, cfg.GossipVerifyOutgoing = ring, true, true
+	}
 	list, err := memberlist.Create(cfg)
 	if err != nil {
 		g.tr.Shutdown()

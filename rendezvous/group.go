@@ -40,6 +40,7 @@ type Config struct {
 	Procs      int          // P ≥ 1
 	K          int          // ranks per process, ≥ 1
 	JobKey     string       // what the job calls itself; everybody must say the same
+	Secret     []byte       // protects gossip, control links and data connections; everybody must have the same; empty: an open job
 	Record     rank.Record  // Nonce, Control and BuildID are filled in by Join if empty
 	Settings   []rank.KV    // job-wide, sorted by key; compared by the knock
 	BindAddrs  []netip.Addr // local addresses for the control link and gossip; empty: chosen towards the controller

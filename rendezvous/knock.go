@@ -176,11 +176,11 @@ func (m mismatch) told(controller string) string {
 }
 
 // notice is the sentence for the controller's user.
-func (m mismatch) notice(r *rank.Record) string {
+func (m mismatch) notice(who string) string {
 	if m.theirs == "" && m.ours == "" {
-		return fmt.Sprintf("refused %s: %s", who(r), m.rest)
+		return fmt.Sprintf("refused %s: %s", who, m.rest)
 	}
-	return fmt.Sprintf("refused %s: %s is %s there, %s here%s", who(r), m.what, m.theirs, m.ours, m.rest)
+	return fmt.Sprintf("refused %s: %s is %s there, %s here%s", who, m.what, m.theirs, m.ours, m.rest)
 }
 
 // compare finds the first thing in which a knock differs from the controller's

@@ -31,7 +31,7 @@ func TestGathering(t *testing.T) {
 		if ok {
 			return ""
 		}
-		return m.notice(&k.Record)
+		return m.notice(who(&k.Record))
 	}
 	wait := func(want string) {
 		t.Helper()
@@ -153,7 +153,7 @@ func FuzzKnock(f *testing.F) {
 		}
 		g := newGathering(*knockOf(0, 3), "run")
 		m, ok := g.admit(&k, time.Second)
-		if notice := m.notice(&k.Record); !ok && strings.ContainsAny(notice, "\n\x1b") {
+		if notice := m.notice(who(&k.Record)); !ok && strings.ContainsAny(notice, "\n\x1b") {
 			t.Fatalf("the notice %q would disturb the terminal", notice)
 		}
 		g.waiting(time.Hour, "n0:7471", Launch{})

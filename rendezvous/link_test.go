@@ -3,13 +3,8 @@ package rendezvous
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"sync"
 	"testing"
@@ -131,42 +126,21 @@ func TestWriteDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// secured makes the wrap of a process: TLS with a key everybody has.
-func secured(t *testing.T) func(net.Conn, bool) (net.Conn, error) {
+// secured makes the wrap of the processes of a job with a secret.
+func secured(t *testing.T, secret string) func(net.Conn, bool) (net.Conn, error) {
 	t.Helper()
-	pub, key, err := ed25519.GenerateKey(rand.Reader)
+	k, err := deriveKeys([]byte(secret), jobHash("lab"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, cert, cert, pub, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conf := &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
-		MinVersion:   tls.VersionTLS13, InsecureSkipVerify: true, ClientAuth: tls.RequireAnyClientCert,
-		VerifyConnection: func(s tls.ConnectionState) error {
-			if !pub.Equal(s.PeerCertificates[0].PublicKey) {
-				return errors.New("foreign key")
-			}
-			return nil
-		},
-	}
-	return func(conn net.Conn, dialer bool) (net.Conn, error) {
-		c := tls.Server(conn, conf)
-		if dialer {
-			c = tls.Client(conn, conf)
-		}
-		return c, c.Handshake()
-	}
+	return k.wrap
 }
 
 func TestWrappedLinks(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	const n = 6
 	cs := open(t, n, func(_ int, cfg *Config) { cfg.TreeArity = 2 })
-	wrap := secured(t)
+	wrap := secured(t, "one")
 	for _, c := range cs {
 		c.wrap = wrap
 	}
@@ -208,7 +182,7 @@ func TestWrappedLinks(t *testing.T) {
 func TestForeignKeyCannotSeal(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	cs := open(t, 2, nil)
-	cs[0].wrap, cs[1].wrap = secured(t), secured(t)
+	cs[0].wrap, cs[1].wrap = secured(t, "one"), secured(t, "two")
 	awaiting, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {

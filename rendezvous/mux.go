@@ -18,6 +18,7 @@ const (
 	firstByteTimeout = 5 * time.Second
 	helloTimeout     = 10 * time.Second // of a control link, after the first byte; its parent may be short of time
 	maxHalfOpen      = 128              // streams that have not said what they are
+	maxGreeting      = 1024             // knocks whose handshake is under way: a whole job may knock at once
 )
 
 // mux accepts streams and hands each to the handler of its first byte. What
@@ -28,17 +29,56 @@ type mux struct {
 	mu        sync.Mutex
 	handlers  map[byte]func(net.Conn)
 	listeners map[net.Listener]struct{}
-	halfOpen  map[net.Conn]uint64 // with the number of its acceptance
-	accepted  uint64
+	halfOpen  crowd // said nothing yet, or are control links without a hello
+	greeting  crowd // knocks that have not shown yet what they speak, or are in a handshake
 	closed    bool
 	wg        sync.WaitGroup
+}
+
+// crowd is a bounded set of streams that have to prove themselves. The oldest
+// has to go when one more comes, so that mute ones cannot keep others out.
+type crowd struct {
+	limit int
+	since map[net.Conn]uint64 // with the number of its arrival
+	last  uint64
+}
+
+// add takes a stream and gives back the one that has to go for it, nil if none.
+func (c *crowd) add(conn net.Conn) (pushedOut net.Conn) {
+	if len(c.since) >= c.limit {
+		for other, number := range c.since {
+			if pushedOut == nil || number < c.since[pushedOut] {
+				pushedOut = other
+			}
+		}
+		delete(c.since, pushedOut)
+	}
+	c.last++
+	c.since[conn] = c.last
+	return pushedOut
+}
+
+// remove takes a stream out; false: it was pushed out before.
+func (c *crowd) remove(conn net.Conn) bool {
+	_, ok := c.since[conn]
+	delete(c.since, conn)
+	return ok
+}
+
+// closeAll closes and forgets all streams.
+func (c *crowd) closeAll() {
+	for conn := range c.since {
+		conn.Close()
+	}
+	clear(c.since)
 }
 
 func newMux() *mux {
 	return &mux{
 		handlers:  map[byte]func(net.Conn){},
 		listeners: map[net.Listener]struct{}{},
-		halfOpen:  map[net.Conn]uint64{},
+		halfOpen:  crowd{limit: maxHalfOpen, since: map[net.Conn]uint64{}},
+		greeting:  crowd{limit: maxGreeting, since: map[net.Conn]uint64{}},
 	}
 }
 
@@ -110,18 +150,9 @@ func (m *mux) admit(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	if len(m.halfOpen) >= maxHalfOpen {
-		var oldest net.Conn
-		for c, number := range m.halfOpen {
-			if oldest == nil || number < m.halfOpen[oldest] {
-				oldest = c
-			}
-		}
-		delete(m.halfOpen, oldest)
+	if oldest := m.halfOpen.add(conn); oldest != nil {
 		oldest.Close()
 	}
-	m.accepted++
-	m.halfOpen[conn] = m.accepted
 	m.wg.Add(1)
 	go m.decide(conn)
 }
@@ -134,15 +165,25 @@ func (m *mux) decide(conn net.Conn) {
 	m.mu.Lock()
 	f := m.handlers[first[0]]
 	if err != nil || f == nil || m.closed {
-		delete(m.halfOpen, conn)
+		m.halfOpen.remove(conn)
 		m.mu.Unlock()
 		conn.Close()
 		return
 	}
-	if first[0] != kindLink { // a control link stays undecided until its hello
-		delete(m.halfOpen, conn)
+	var oldest net.Conn
+	switch first[0] {
+	case kindLink: // a control link stays undecided until its hello
+	case kindKnock:
+		if m.halfOpen.remove(conn) {
+			oldest = m.greeting.add(conn)
+		}
+	default:
+		m.halfOpen.remove(conn)
 	}
 	m.mu.Unlock()
+	if oldest != nil {
+		oldest.Close()
+	}
 	conn.SetReadDeadline(time.Time{})
 	f(conn)
 }
@@ -151,9 +192,14 @@ func (m *mux) decide(conn net.Conn) {
 func (m *mux) settle(conn net.Conn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, ok := m.halfOpen[conn]
-	delete(m.halfOpen, conn)
-	return ok && !m.closed
+	return m.halfOpen.remove(conn) && !m.closed
+}
+
+// greeted ends the greeting of a knock; false: it was pushed out.
+func (m *mux) greeted(conn net.Conn) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.greeting.remove(conn) && !m.closed
 }
 
 // close ends all listeners and undecided streams and waits for the goroutines.
@@ -164,10 +210,8 @@ func (m *mux) close() {
 	for ln := range m.listeners {
 		ln.Close()
 	}
-	for conn := range m.halfOpen {
-		conn.Close()
-	}
-	clear(m.halfOpen)
+	m.halfOpen.closeAll()
+	m.greeting.closeAll()
 	m.mu.Unlock()
 	m.wg.Wait()
 }

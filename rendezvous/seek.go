@@ -182,7 +182,11 @@ func (j *joiner) session(ctx context.Context, to netip.AddrPort) (reached bool, 
 	dialling, cancel := context.WithTimeout(ctx, knockDial)
 	conn, err := j.ctl.dial(dialling, kindKnock, to)
 	cancel()
-	if err != nil {
+	var final *rank.Error
+	switch {
+	case errors.As(err, &final):
+		return false, final
+	case err != nil:
 		j.failed("%v", err)
 		return false, nil
 	}

@@ -127,6 +127,15 @@ func (g *Group) Subtree(child rank.Proc) []rank.Proc {
 // in there has a descriptor and a goroutine each, and may come from anybody.
 func (g *Group) Ports() []uint16 { return g.c.mux.ports() }
 
+// DataKey is the key of the tokens in the hellos of data connections, 32 bytes
+// that every process of the job has and nobody else; nil in an open job.
+func (g *Group) DataKey() []byte {
+	if g.c.keys == nil {
+		return nil
+	}
+	return slices.Clone(g.c.keys.data)
+}
+
 // Depth is the number of links between process 0 and this process.
 func (g *Group) Depth() int { return g.tree.depth(g.self) }
 
