@@ -381,6 +381,7 @@ func (b *builder) addResources(list []ProcResources) {
 				r.Listeners, r.Goroutines = max(r.Listeners, old.Listeners), max(r.Goroutines, old.Goroutines)
 				r.RSSBytes, r.ListenDrops = max(r.RSSBytes, old.RSSBytes), max(r.ListenDrops, old.ListenDrops)
 				r.SYNRetries = max(r.SYNRetries, old.SYNRetries)
+				r.Foreign, r.Repeated = max(r.Foreign, old.Foreign), max(r.Repeated, old.Repeated)
 			}
 			b.peak[r.Proc] = r
 		}

@@ -237,8 +237,8 @@ type ResourceDoc struct {
 	After  *Held     `json:"after"`
 }
 
-// Held are the resources of a process at one moment. RSS, drops and retries are
-// shown, not judged.
+// Held are the resources of a process at one moment. RSS, drops, retries and
+// requests turned away are shown, not judged.
 type Held struct {
 	FDs         int64  `json:"fds"`
 	ProcFDs     *int64 `json:"process_fds"`
@@ -248,6 +248,8 @@ type Held struct {
 	RSSBytes    *int64 `json:"rss_bytes"`
 	ListenDrops *int64 `json:"listen_drops"`
 	SYNRetries  *int64 `json:"syn_retries"`
+	Foreign     int64  `json:"foreign_requests"`
+	Repeated    int64  `json:"repeated_requests"`
 }
 
 // ErrorDoc is a failure with what is known of where it happened.

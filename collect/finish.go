@@ -85,6 +85,29 @@ func (d *Document) finishResources() {
 	for _, p := range slices.Sorted(maps.Keys(procs)) {
 		d.Resources = append(d.Resources, ResourceDoc{Proc: p, Host: hosts[p], Before: held(b.before, p), Peak: held(b.peak, p), After: held(b.after, p)})
 	}
+	d.warnOfStrangers()
+}
+
+// warnOfStrangers tells how many requests targets turned away, and where most were.
+func (d *Document) warnOfStrangers() {
+	var foreign, repeated, most int64
+	where := ""
+	for _, r := range d.Resources {
+		var f, p int64
+		for _, h := range []*Held{r.Peak, r.After} {
+			if h != nil {
+				f, p = max(f, h.Foreign), max(p, h.Repeated)
+			}
+		}
+		foreign, repeated = foreign+f, repeated+p
+		if f+p > most {
+			most, where = f+p, fmt.Sprintf("process %d (%s)", r.Proc, r.Host)
+		}
+	}
+	if most > 0 {
+		d.Warn(fmt.Sprintf("connection requests turned away by targets: %d not of this job or forged, %d repeated; most of them, %d, at %s",
+			foreign, repeated, most, where))
+	}
 }
 
 func held(m map[rank.Proc]ProcResources, p rank.Proc) *Held {
@@ -101,6 +124,7 @@ func held(m map[rank.Proc]ProcResources, p rank.Proc) *Held {
 	return &Held{
 		FDs: r.FDs, ProcFDs: known(r.ProcFDs), Conns: r.Conns, Listeners: r.Listeners, Goroutines: known(r.Goroutines),
 		RSSBytes: known(r.RSSBytes), ListenDrops: known(r.ListenDrops), SYNRetries: known(r.SYNRetries),
+		Foreign: r.Foreign, Repeated: r.Repeated,
 	}
 }
 

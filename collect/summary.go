@@ -113,10 +113,12 @@ type ProcResources struct {
 	ProcFDs     int64     `msgpack:"pf" json:"process_fds"` // entries of /proc/self/fd less the control plane's; -1 unknown
 	Conns       int64     `msgpack:"c" json:"connections"`
 	Listeners   int64     `msgpack:"l" json:"listeners"`
-	Goroutines  int64     `msgpack:"g" json:"goroutines"`    // -1 unknown
-	RSSBytes    int64     `msgpack:"r" json:"rss_bytes"`     // shown, not judged; -1 unknown
-	ListenDrops int64     `msgpack:"ld" json:"listen_drops"` // -1 not known
-	SYNRetries  int64     `msgpack:"sr" json:"syn_retries"`  // -1 not known
+	Goroutines  int64     `msgpack:"g" json:"goroutines"`         // -1 unknown
+	RSSBytes    int64     `msgpack:"r" json:"rss_bytes"`          // shown, not judged; -1 unknown
+	ListenDrops int64     `msgpack:"ld" json:"listen_drops"`      // -1 not known
+	SYNRetries  int64     `msgpack:"sr" json:"syn_retries"`       // -1 not known
+	Foreign     int64     `msgpack:"fo" json:"foreign_requests"`  // turned away so far: not of this job, or forged
+	Repeated    int64     `msgpack:"re" json:"repeated_requests"` // turned away so far: that connection was there already
 }
 
 // Summary is the reduction of one slot over a set of processes. Merge is

@@ -160,6 +160,7 @@ func (s Spec) Settings() []rank.KV {
 		{Key: "threads", Value: strconv.Itoa(s.Threads)},
 		{Key: "transport", Value: s.Transport},
 		{Key: "connect", Value: s.Shape.String()},
+		{Key: "secret", Value: map[bool]string{true: "yes", false: "no"}[s.Secret]},
 		{Key: "rounds", Value: strconv.Itoa(s.Rounds)},
 		{Key: "mimic", Value: s.Mimic.String()},
 		{Key: "backlog", Value: strconv.Itoa(s.Backlog)},

@@ -59,4 +59,5 @@ type Spec struct {
 	MaxTime         time.Duration // 0 = none
 	TreeArity       int
 	ProcsPerAgent   int
+	Secret          bool // the job has one; which one is never said
 }

@@ -20,7 +20,7 @@ type Inheritance struct {
 	Packet   net.PacketConn     // same port number, UDP; nil but at process 0
 	Launch   Launch             // family "spawn"
 	Host     string             // host name to pretend, "": none
-	Secret   []byte             // 32 random bytes, the same at all children
+	Secret   []byte             // 32 bytes, the same at all children
 	Lost     <-chan *rank.Error // at most one: a sister process ended before its time
 	Parent   <-chan struct{}    // closed when the parent is gone: end at once
 

@@ -29,22 +29,22 @@ type mux struct {
 	mu        sync.Mutex
 	handlers  map[byte]func(net.Conn)
 	listeners map[net.Listener]struct{}
-	halfOpen  crowd // said nothing yet, or are control links without a hello
-	greeting  crowd // knocks that have not shown yet what they speak, or are in a handshake
+	halfOpen  unproven // said nothing yet, or are control links without a hello
+	greeting  unproven // knocks that have not shown yet what they speak, or are in a handshake
 	closed    bool
 	wg        sync.WaitGroup
 }
 
-// crowd is a bounded set of streams that have to prove themselves. The oldest
+// unproven is a bounded set of streams that have to prove themselves. The oldest
 // has to go when one more comes, so that mute ones cannot keep others out.
-type crowd struct {
+type unproven struct {
 	limit int
 	since map[net.Conn]uint64 // with the number of its arrival
 	last  uint64
 }
 
 // add takes a stream and gives back the one that has to go for it, nil if none.
-func (c *crowd) add(conn net.Conn) (pushedOut net.Conn) {
+func (c *unproven) add(conn net.Conn) (pushedOut net.Conn) {
 	if len(c.since) >= c.limit {
 		for other, number := range c.since {
 			if pushedOut == nil || number < c.since[pushedOut] {
@@ -59,14 +59,14 @@ func (c *crowd) add(conn net.Conn) (pushedOut net.Conn) {
 }
 
 // remove takes a stream out; false: it was pushed out before.
-func (c *crowd) remove(conn net.Conn) bool {
+func (c *unproven) remove(conn net.Conn) bool {
 	_, ok := c.since[conn]
 	delete(c.since, conn)
 	return ok
 }
 
 // closeAll closes and forgets all streams.
-func (c *crowd) closeAll() {
+func (c *unproven) closeAll() {
 	for conn := range c.since {
 		conn.Close()
 	}
@@ -77,8 +77,8 @@ func newMux() *mux {
 	return &mux{
 		handlers:  map[byte]func(net.Conn){},
 		listeners: map[net.Listener]struct{}{},
-		halfOpen:  crowd{limit: maxHalfOpen, since: map[net.Conn]uint64{}},
-		greeting:  crowd{limit: maxGreeting, since: map[net.Conn]uint64{}},
+		halfOpen:  unproven{limit: maxHalfOpen, since: map[net.Conn]uint64{}},
+		greeting:  unproven{limit: maxGreeting, since: map[net.Conn]uint64{}},
 	}
 }
 

@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -25,13 +26,15 @@ import (
 
 // SpawnConfig of a local job.
 type SpawnConfig struct {
-	N     int       // processes, ≥ 1
-	Path  string    // executable of the children; "": this one
-	Args  []string  // arguments of the children, without the program's name
-	Env   []string  // environment of the children; nil: this process's. RANKSTORM_* are taken out
-	Hosts int       // the processes pretend to be on this many hosts h0, h1, …, in blocks; 0: no pretence
-	Out   io.Writer // standard output of the children; nil: this process's
-	Err   io.Writer // standard error of the children; nil: this process's
+	N     int      // processes, ≥ 1
+	Path  string   // executable of the children; "": this one
+	Args  []string // arguments of the children, without the program's name
+	Env   []string // environment of the children; nil: this process's. RANKSTORM_* are taken out
+	Hosts int      // the processes pretend to be on this many hosts h0, h1, …, in blocks; 0: no pretence
+	// Secret of the job; the children learn its SHA-256, or 32 random bytes if it is empty, over their pipe.
+	Secret []byte
+	Out    io.Writer // standard output of the children; nil: this process's
+	Err    io.Writer // standard error of the children; nil: this process's
 }
 
 const (
@@ -198,6 +201,10 @@ func newSpawn(cfg SpawnConfig) (*spawn, error) {
 	}
 	s.hello.Procs = cfg.N
 	s.hello.Secret = random[:32]
+	if len(cfg.Secret) > 0 {
+		sum := sha256.Sum256(cfg.Secret) // a secret may be longer than a pipe
+		s.hello.Secret = sum[:]
+	}
 	s.hello.JobKey = "spawn-" + hex.EncodeToString(random[32:])
 	addr, err := s.openSockets()
 	if err != nil {

@@ -21,7 +21,8 @@ type Address []byte
 
 // Conn is the index of a connection within its worker. Connections that the
 // worker initiates are 0 … out-1 in the order given to Reserve; accepted ones
-// follow at out, out+1, … in order of acceptance.
+// follow at out, out+1, … in order of acceptance; the index of a rejected
+// request is used again first.
 type Conn int32
 
 // Clock is the monotonic clock all stamps are taken from, in ns. It is the
@@ -110,7 +111,8 @@ type Counters struct {
 // StepProbeAnswer and StepPeerDisconnect as the initiator moves on, and at the
 // end is told to destroy its side with Start(StepDestroyQP) and
 // Start(StepDestroyID) like an initiator; the first may be left out. A request
-// that was rejected reports nothing more, but it too is destroyed like that.
+// that was rejected is over: it reports nothing more, is not destroyed, and its
+// index goes to a later request, so that strangers take nobody's place.
 //
 // A failed or abandoned connection may stand in the range of any Start: it is
 // passed over, counted as begun, and only the destroy steps report it.
@@ -143,7 +145,8 @@ type Worker interface {
 	// Wake ends a running or the next Wait; the only method other goroutines may call.
 	Wake()
 
-	// Answer accepts or rejects the request of an EventRequest; reason travels to the initiator on reject.
+	// Answer accepts or rejects the request of an EventRequest; reason travels to the initiator on reject, which
+	// ends the request here.
 	// The error is for misuse only (c has no open request); a peer that is gone shows as StepFailed of StepAccept.
 	Answer(c Conn, accept bool, reason uint16) error
 

@@ -35,8 +35,9 @@ func envName(flag string) string {
 }
 
 // notFlags are variables with the prefix that stand for no flag: one that the
-// tests read, one that --spawn leaves to its children.
-var notFlags = []string{"RANKSTORM_REQUIRE", "RANKSTORM_INHERITED"}
+// tests read, one that --spawn leaves to its children, and a secret's text,
+// which must not stand on a command line.
+var notFlags = []string{"RANKSTORM_REQUIRE", "RANKSTORM_INHERITED", secretVariable}
 
 // apply sets every flag that was not given on the command line from its
 // variable. A value the flag cannot take is a usage error that names the variable.

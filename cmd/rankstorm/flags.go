@@ -108,6 +108,7 @@ type runFlags struct {
 	procs        int
 	rank         int
 	job          string
+	secretFile   string
 	spawn        int
 	spawnHosts   int
 	host         string
@@ -142,6 +143,7 @@ func (r *runFlags) register(flags *pflag.FlagSet) {
 	flags.IntVarP(&r.procs, "procs", "P", 0, "processes in the job (default: from the launcher)")
 	flags.Var(newOptional(&r.rank), "rank", "`number` of this process, 0 to P-1 (default: the launcher's, else in order of host, start time and pid)")
 	flags.StringVar(&r.job, "job", "", "`name` that keeps this job apart from others (default: the launcher's, else the controller's host:port)")
+	flags.StringVar(&r.secretFile, "secret-file", "", "`file` with the secret that protects the job, the same everywhere; RANKSTORM_SECRET can hold its text instead")
 	flags.IntVar(&r.spawn, "spawn", 0, "start `N` processes on this machine instead of being one")
 	flags.IntVar(&r.spawnHosts, "spawn-hosts", 0, "with --spawn: give the processes `h` host names, h0 to h<h-1>")
 	flags.StringVar(&r.host, "host", "", "host `name` of this process in the rank table (default: the machine's)")

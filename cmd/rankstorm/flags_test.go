@@ -14,7 +14,7 @@ import (
 
 // runSamples holds a value other than the default for every flag of run.
 var runSamples = map[string]string{
-	"controller": "n7:9", "procs": "5", "rank": "2", "job": "nightly", "spawn": "3", "spawn-hosts": "2", "host": "n9",
+	"controller": "n7:9", "procs": "5", "rank": "2", "job": "nightly", "secret-file": "secret.txt", "spawn": "3", "spawn-hosts": "2", "host": "n9",
 	"ranks-per-proc": "4", "topology": "ring", "custom": "edges.txt", "initiators": "0-2", "targets": "3", "m2n": "2:3",
 	"offsets": "1,2", "staged": "true", "hot": "1", "hot-share": "0.5", "exclude-same-host": "true", "seed": "42",
 	"connections": "16", "threads": "2", "transport": "sim", "interface": "lo", "bind": "127.0.0.1", "ipv6": "true",
@@ -104,7 +104,7 @@ func TestEveryFlagIsHonoured(t *testing.T) {
 // flag or variable, and nothing that concerns the parent alone.
 func TestChildArgs(t *testing.T) {
 	s := flagSets()[0]
-	var environ []string
+	environ := []string{secretVariable + "=s3cret"}
 	for name, value := range runSamples {
 		environ = append(environ, envName(name)+"="+value)
 	}
@@ -114,13 +114,13 @@ func TestChildArgs(t *testing.T) {
 		t.Fatalf("got %v", args)
 	}
 	for _, a := range args {
-		if strings.HasPrefix(a, "--spawn") {
+		if strings.HasPrefix(a, "--spawn") || strings.Contains(a, "secret") {
 			t.Errorf("children get %s", a)
 		}
 	}
 	child, _ := s.filled(t, args[1:], nil)
 	want := *parent.(*runFlags)
-	want.spawn, want.spawnHosts = 0, 0
+	want.spawn, want.spawnHosts, want.secretFile = 0, 0, ""
 	if got := *child.(*runFlags); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -154,7 +154,7 @@ func TestSpecReachesTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	local := map[string]bool{ // of one process only, or not yet a setting of the job
-		"controller": true, "procs": true, "rank": true, "job": true, "spawn": true, "spawn-hosts": true, "host": true,
+		"controller": true, "procs": true, "rank": true, "job": true, "secret-file": true, "spawn": true, "spawn-hosts": true, "host": true,
 		"interface": true, "bind": true, "ipv6": true, "out": true, "quiet": true, "verbose": true, "transport": true,
 	}
 	s := flagSets()[0]

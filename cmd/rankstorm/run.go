@@ -37,6 +37,11 @@ Every flag can be given as an environment variable as well: RANKSTORM_ and its
 long name in capitals with underscores (RANKSTORM_RANKS_PER_PROC=4). Flags win;
 an empty variable counts as not set.
 
+With a secret (--secret-file, or its text in RANKSTORM_SECRET, never on the
+command line; --spawn makes one by itself) nobody takes part without it, and
+what the processes tell each other is encrypted. The connections that are
+measured carry a token and are not.
+
 Exit codes: 0 clean, 1 job failed or partial, 2 usage or missing resources,
 3 the job did not form, 130 and 143 interrupted.`,
 		Args: noArguments,
@@ -75,7 +80,7 @@ func (a *app) runJob(ctx context.Context, flags *pflag.FlagSet, r *runFlags) err
 		}
 	}
 	if job.spawn > 0 {
-		return a.spawn(ctx, flags, r)
+		return a.spawn(ctx, flags, r, job.secret)
 	}
 	return a.runProcess(ctx, r, job, in)
 }
@@ -85,6 +90,7 @@ type prepared struct {
 	spec     phases.Spec
 	launch   rendezvous.Launch
 	bind     []string
+	secret   []byte
 	provider transport.Provider
 	spawn    int // processes to start, 0: be one
 	limits   limits
@@ -119,6 +125,11 @@ func (a *app) prepare(flags *pflag.FlagSet, r *runFlags, in *rendezvous.Inherita
 	if job.spec, err = r.spec(job.launch.Procs, flags.Changed); err != nil {
 		return nil, err
 	}
+	if job.secret, err = a.secret(r, in); err != nil {
+		return nil, err
+	}
+	// A spawned job makes its own if it is given none.
+	job.spec.Secret = len(job.secret) > 0 || job.spawn > 0
 	links, err := localLinks()
 	if err != nil {
 		return nil, err
@@ -232,9 +243,9 @@ func inTime(s phases.Spec, t rank.Topology) error {
 }
 
 // spawn is the parent of a job on this machine: it hosts no rank.
-func (a *app) spawn(ctx context.Context, flags *pflag.FlagSet, r *runFlags) error {
+func (a *app) spawn(ctx context.Context, flags *pflag.FlagSet, r *runFlags, secret []byte) error {
 	code, err := rendezvous.Spawn(ctx, rendezvous.SpawnConfig{
-		N: r.spawn, Args: childArgs(flags), Hosts: r.spawnHosts,
+		N: r.spawn, Args: childArgs(flags), Hosts: r.spawnHosts, Secret: secret,
 	})
 	if err != nil {
 		return err
@@ -255,7 +266,7 @@ func (c childrenTold) Error() string { return "the job ended with exit code " + 
 func childArgs(flags *pflag.FlagSet) []string {
 	args := []string{"run"}
 	flags.Visit(func(f *pflag.Flag) {
-		if f.Name != "spawn" && f.Name != "spawn-hosts" {
+		if f.Name != "spawn" && f.Name != "spawn-hosts" && f.Name != "secret-file" {
 			args = append(args, "--"+f.Name+"="+f.Value.String())
 		}
 	})
@@ -282,7 +293,7 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 	cfg := runner.Config{
 		Spec: job.spec,
 		Rendezvous: rendezvous.Config{
-			Controller: l.Controller, Port: l.Port, JobKey: l.JobKey, Record: record, Launch: l,
+			Controller: l.Controller, Port: l.Port, JobKey: l.JobKey, Secret: job.secret, Record: record, Launch: l,
 		},
 		Provider: job.provider, Clock: transport.NewClock(), Bind: job.bind,
 		Out: r.out, Quiet: r.quiet, Verbose: r.verbose, Version: version, Args: a.args,

@@ -29,10 +29,11 @@ func TestNoAllocationPerConnection(t *testing.T) {
 	spec := phases.DefaultSpec()
 	spec.Procs, spec.Connections = 2, n
 	p := &process{spec: spec, clock: sim.NewClock(0), table: table, topo: topo, deal: 1, steps: sim.StepsTCP}
-	rk := &localRank{p: p, rank: 0, host: "a", plan: rank.PlanOf(topo, 0, n), in: n}
+	rk := &localRank{p: p, rank: 0, host: "a", plan: rank.PlanOf(topo, 0, n), in: n, expect: newExpected(topo, 0, n)}
+	initiator := &worker{rk: &localRank{p: p, rank: 1}, vouch: newVouch(make([]byte, 32))}
 	w := &worker{
 		rk: rk, tw: deaf{}, out: n, in: n, state: make([]connState, 2*n), passed: make([]bool, 2*n), peers: make([]incoming, n),
-		stamps: collect.NewStamps(p.stampSteps(), 2*n), slot: phases.Slot{Phase: phases.Connect},
+		stamps: collect.NewStamps(p.stampSteps(), 2*n), slot: phases.Slot{Phase: phases.Connect}, vouch: newVouch(make([]byte, 32)),
 	}
 	events := make([]transport.Event, 0, 5*n)
 	for c := range transport.Conn(n) {
@@ -40,7 +41,7 @@ func TestNoAllocationPerConnection(t *testing.T) {
 			events = append(events, transport.Event{Kind: transport.StepDone, Conn: c, Step: s, Begin: 10, End: 20})
 		}
 		request := transport.Event{Kind: transport.EventRequest, Conn: n + c}
-		p.hello(&request.Hello, 1, 0, int32(c))
+		initiator.hello(&request.Hello, 1, 0, int32(c))
 		events = append(events, request, transport.Event{Kind: transport.StepDone, Conn: n + c, Step: transport.StepAccept, Begin: 10, End: 20})
 	}
 	round := func() {
@@ -48,6 +49,7 @@ func TestNoAllocationPerConnection(t *testing.T) {
 			w.state[i] = connLive
 		}
 		w.nIn = 0
+		rk.expect.reset()
 		total := w.enter(transport.StepConnect, 0, n)
 		w.next, w.inflight = n, n
 		for i := range events {

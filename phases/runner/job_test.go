@@ -45,8 +45,8 @@ type bubbleProc struct {
 	out    string
 }
 
-// start begins a job of spec.Procs processes on so many hosts.
-func start(t *testing.T, hosts int, spec phases.Spec, fc sim.FabricConfig) *bubble {
+// start begins a job of spec.Procs processes on so many hosts; change sees each one's configuration before.
+func start(t *testing.T, hosts int, spec phases.Spec, fc sim.FabricConfig, change ...func(i int, cfg *Config)) *bubble {
 	if fc.Latency == 0 {
 		fc.Latency = 20 * time.Microsecond
 	}
@@ -69,6 +69,9 @@ func start(t *testing.T, hosts int, spec phases.Spec, fc sim.FabricConfig) *bubb
 			},
 			Bind: []string{fmt.Sprintf("p%d", i)},
 			Out:  p.out, Stdout: &p.stdout, Stderr: &p.stderr, Columns: 160, CPUs: 1, Shared: true,
+		}
+		for _, f := range change {
+			f(i, &cfg)
 		}
 		b.wg.Go(func() {
 			p.err = Run(ctx, cfg)

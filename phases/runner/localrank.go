@@ -21,6 +21,7 @@ type localRank struct {
 	ep      transport.Endpoint
 	plan    rank.Plan
 	in      int
+	expect  *expected
 	workers []*worker
 
 	addr    transport.Address
@@ -39,6 +40,7 @@ func (p *process) open() error {
 		rk.plan = rank.PlanOf(p.topo, rk.rank, p.spec.Connections)
 		in := rank.Incoming(p.topo, rk.rank, p.spec.Connections)
 		rk.in = int(in)
+		rk.expect = newExpected(p.topo, rk.rank, p.spec.Connections)
 		tc := transport.Config{
 			Clock: p.clock, Name: fmt.Sprintf("rank %d", rk.rank),
 			Bind: []string{rk.bind}, Advertise: rk.bind, Workers: p.spec.Threads, Park: p.crowded,
@@ -54,7 +56,7 @@ func (p *process) open() error {
 		rk.listens = collect.NewStamps([]transport.Step{transport.StepListen}, 1)
 		p.ranks = append(p.ranks, rk)
 		for j := range p.spec.Threads {
-			w := &worker{rk: rk, idx: j, tw: ep.Worker(j), cmds: make(chan command, 1)}
+			w := &worker{rk: rk, idx: j, tw: ep.Worker(j), cmds: make(chan command, 1), vouch: newVouch(p.group.DataKey())}
 			w.out, w.in = w.share(rk.plan.Len()), rk.in
 			w.state = make([]connState, w.out+w.in)
 			w.passed = make([]bool, w.out+w.in)

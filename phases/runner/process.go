@@ -37,6 +37,7 @@ type Group interface {
 	TreeTime() time.Duration
 	Stats() rendezvous.Stats
 	Ports() []uint16
+	DataKey() []byte
 	Close() error
 }
 
@@ -105,6 +106,7 @@ type process struct {
 	hold     *time.Timer
 
 	control collect.Control // since the last summary
+	refused refusals
 	before  collect.ProcResources
 	exit    *exitState
 	lastErr *rank.Error

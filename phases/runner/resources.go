@@ -29,7 +29,10 @@ func (p *process) resources(moment string) collect.ProcResources {
 		r.Listeners += c.Listeners
 		r.ListenDrops = plus(r.ListenDrops, c.ListenDrops)
 		r.SYNRetries = plus(r.SYNRetries, c.SYNRetries)
+		r.Foreign += c.Foreign
 	}
+	r.Foreign += p.refused.foreign.Load()
+	r.Repeated = p.refused.repeated.Load()
 	if !p.cfg.Shared {
 		r.ProcFDs, r.Goroutines = p.held()
 		r.RSSBytes = residentBytes()

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"encoding/binary"
 	"errors"
 	"runtime"
 	"sync/atomic"
@@ -14,9 +13,8 @@ import (
 )
 
 const (
-	chunk     = 64                    // connections started between two polls
-	tick      = 50 * time.Millisecond // longest sleep in Wait: bounds how late a stall or an abort is noticed
-	helloWire = 1                     // version of the hello
+	chunk = 64                    // connections started between two polls
+	tick  = 50 * time.Millisecond // longest sleep in Wait: bounds how late a stall or an abort is noticed
 )
 
 // connState is what a worker knows about one connection, either side.
@@ -81,6 +79,7 @@ type worker struct {
 
 	stamps *collect.Stamps
 	mimic  *collect.Stamps // rows of --mimic, nil without
+	vouch  vouch
 
 	ev  []transport.Event
 	due []int64
@@ -164,6 +163,9 @@ func (w *worker) prepare(s phases.Slot) error {
 	case phases.Create:
 		w.nIn = 0
 		clear(w.state)
+		if w.idx == 0 {
+			w.rk.expect.reset() // nobody serves before all workers are prepared
+		}
 		return w.tw.Reserve(w.out, w.in)
 	case phases.Resolve:
 		return w.assign()
@@ -185,7 +187,7 @@ func (w *worker) assign() error {
 			err.Ranks, err.Phase, err.Peer = []rank.Rank{w.rk.rank}, string(phases.Publish), e.To
 			return err
 		}
-		w.rk.p.hello(&hello, e.From, e.To, conn)
+		w.hello(&hello, e.From, e.To, conn)
 		if err := w.tw.Assign(transport.Conn(j), addr, &hello); err != nil {
 			return w.rk.wrap(w.slot.Phase, "assign", e.To, err)
 		}
@@ -530,25 +532,6 @@ func (w *worker) through(c int) {
 	w.finished++
 }
 
-// request answers one connection request.
-func (w *worker) request(ev *transport.Event) {
-	c := int(ev.Conn)
-	from, conn, ok := w.rk.p.checkHello(&ev.Hello, w.rk.rank)
-	if i := c - w.out; ok && i >= 0 && i < w.in {
-		w.nIn = max(w.nIn, i+1)
-		w.peers[i] = incoming{from: from, conn: conn}
-		w.state[c] = connLive
-	} else {
-		ok = false
-	}
-	if err := w.tw.Answer(ev.Conn, ok, rejectForeign); err != nil {
-		w.fail(c, transport.StepAccept, causeOf(err), err)
-	}
-}
-
-// rejectForeign is the reason given to a hello that is not of this job.
-const rejectForeign = 1
-
 // fail records the failure of step s on connection c.
 func (w *worker) fail(c int, s transport.Step, cause transport.Cause, err error) {
 	if c >= 0 && c < len(w.state) {
@@ -654,26 +637,4 @@ func causeOf(err error) transport.Cause {
 		return op.Cause
 	}
 	return transport.CauseOther
-}
-
-// hello of one connection: version, from, to, connection, start of the table digest; the rest is kept for the token.
-func (p *process) hello(h *transport.Hello, from, to rank.Rank, conn int32) {
-	clear(h[:])
-	h[0] = helloWire
-	binary.BigEndian.PutUint32(h[4:], uint32(from))
-	binary.BigEndian.PutUint32(h[8:], uint32(to))
-	binary.BigEndian.PutUint32(h[12:], uint32(conn))
-	copy(h[16:32], p.table.Digest[:16])
-}
-
-// checkHello says whether a hello belongs to this job and reaches rank to.
-func (p *process) checkHello(h *transport.Hello, to rank.Rank) (from rank.Rank, conn int32, ok bool) {
-	from = rank.Rank(binary.BigEndian.Uint32(h[4:]))
-	conn = int32(binary.BigEndian.Uint32(h[12:]))
-	ok = h[0] == helloWire &&
-		rank.Rank(binary.BigEndian.Uint32(h[8:])) == to &&
-		from >= 0 && int(from) < p.table.Size() &&
-		conn >= 0 && int(conn) < p.spec.Connections &&
-		[16]byte(h[16:32]) == [16]byte(p.table.Digest[:16])
-	return from, conn, ok
 }

@@ -308,7 +308,12 @@ func (w *Worker) refuseFull() {
 func (w *Worker) announce(r ref, src *conn, now int64) {
 	e := w.ep
 	i := transport.Conn(w.out + w.taken)
-	w.taken++
+	if last := len(w.rejected) - 1; last >= 0 {
+		i = transport.Conn(w.out + int(w.rejected[last]))
+		w.rejected = w.rejected[:last]
+	} else {
+		w.taken++
+	}
 	w.gen++
 	w.live++
 	w.conns[i] = conn{gen: w.gen, state: stRequested, accepted: true, pair: e.f.rdma, id: src.id, begin: src.takenAt, peer: r, hello: src.hello}

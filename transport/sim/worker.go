@@ -22,6 +22,7 @@ type Worker struct {
 	conns     []conn
 	out, in   int
 	taken     int       // accepted connections of this round so far
+	rejected  []int32   // indices of accepted connections that a reject gave back
 	mute      int       // requests taken whose hello is awaited
 	half      ring[ref] // the same; some in it are settled
 	live      int       // connections not destroyed
@@ -72,6 +73,7 @@ func (w *Worker) Reserve(out, in int) error {
 	w.conns = slices.Grow(w.conns[:0], out+in)[:out+in]
 	clear(w.conns)
 	w.out, w.in, w.taken = out, in, 0
+	w.rejected = slices.Grow(w.rejected[:0], in)
 	w.inbox.grow(out + in)
 	w.done.grow(2 * (out + in))
 	w.half.grow(in)
@@ -80,7 +82,7 @@ func (w *Worker) Reserve(out, in int) error {
 
 // room is how many more requests fit the table.
 func (w *Worker) room() int {
-	return w.in - w.taken - w.mute
+	return w.in - w.taken + len(w.rejected) - w.mute
 }
 
 // Assign names the target and the hello of connection c.
@@ -212,15 +214,18 @@ func (w *Worker) Answer(i transport.Conn, accept bool, reason uint16) error {
 		return w.error("answer", "connection %d has no open request", i)
 	}
 	c, now := &w.conns[i], w.ep.cfg.Clock.Now()
-	if c.broken {
+	if c.broken && accept {
 		w.fail(i, transport.StepAccept, c.begin, now, transport.CauseClosed, 0)
 		return nil
 	}
 	if !accept {
-		c.state = stFailed
-		_, end := w.spend(transport.StepAccept, now)
-		w.send(packet{from: w.me(i), to: c.peer, kind: pktAnswer, reason: reason}, c, now, end)
-		c.peer = ref{}
+		if !c.broken {
+			_, end := w.spend(transport.StepAccept, now)
+			w.send(packet{from: w.me(i), to: c.peer, kind: pktAnswer, reason: reason}, c, now, end)
+		}
+		c.peer = ref{} // it has its answer
+		w.release(i, c, now)
+		w.rejected = append(w.rejected, int32(i)-int32(w.out))
 		f.advance(f.now())
 		return nil
 	}

@@ -93,22 +93,39 @@ func (w *worker) request(slot int32, c *conn) {
 	if c.watched {
 		w.dropHalfOpen(slot)
 	}
-	if w.accepted == w.in {
+	if w.accepted == w.in && len(w.rejected) == 0 {
 		putShort(&w.short, kindAnswer, statusRejected, ReasonNoRoom)
 		_, _ = unix.Write(int(c.fd), w.short[:])
 		c.watched = false // no longer among the half-open
 		w.turnAway(slot)
 		return
 	}
-	c.id = transport.Conn(w.out + w.accepted)
-	w.slotOf[w.accepted] = slot
-	w.accepted++
+	i := w.accepted
+	if last := len(w.rejected) - 1; last >= 0 {
+		i = int(w.rejected[last])
+		w.rejected = w.rejected[:last]
+	} else {
+		w.accepted++
+	}
+	c.id = transport.Conn(w.out + i)
+	w.slotOf[i] = slot
 	w.count.conns.Add(1)
 	c.state, c.got = stRequest, 0
 	e := w.ring.push()
 	e.Conn, e.Step, e.Kind, e.Cause, e.Reason, e.Begin, e.End, e.Err =
 		c.id, transport.StepAccept, transport.EventRequest, 0, 0, c.begin, c.begin, nil
 	copy(e.Hello[:], c.buf[headerSize:])
+}
+
+// reject tells the initiator why it is not taken, as far as it listens, and
+// forgets the request.
+func (w *worker) reject(slot int32, c *conn, reason uint16) {
+	putShort(&w.short, kindAnswer, statusRejected, reason)
+	_, _ = unix.Write(int(c.fd), w.short[:])
+	i := int32(int(c.id) - w.out)
+	w.count.conns.Add(-1)
+	w.release(slot, c)
+	w.rejected = append(w.rejected, i) // within its capacity
 }
 
 // Answer tells the initiator that it is taken, or why not.
@@ -121,23 +138,18 @@ func (w *worker) Answer(id transport.Conn, accept bool, reason uint16) error {
 		return misuse("answer", "connection %d has no open request", id)
 	}
 	c := &w.conns[slot]
-	if accept {
-		putShort(&w.short, kindAnswer, statusAccepted, 0)
-	} else {
-		putShort(&w.short, kindAnswer, statusRejected, reason)
+	if !accept {
+		w.reject(slot, c, reason)
+		return nil
 	}
+	putShort(&w.short, kindAnswer, statusAccepted, 0)
 	n, err := unix.Write(int(c.fd), w.short[:])
 	end := w.clock.Now()
 	if err == nil && n != len(w.short) {
 		err = unix.ENOBUFS
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		w.failWith(transport.StepAccept, c, c.begin, end, "write", err)
-		return nil
-	case !accept:
-		_ = unix.Shutdown(int(c.fd), unix.SHUT_WR) // the initiator reads the reason, then the end
-		c.state = stDead
 		return nil
 	}
 	c.state = stServing

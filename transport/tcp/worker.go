@@ -40,6 +40,7 @@ type worker struct {
 	out, in  int
 	slotOf   []int32 // of accepted connection i; -1 destroyed
 	accepted int
+	rejected []int32 // indices of accepted connections that a reject gave back
 	free     []int32 // slots for accepted sockets
 	oldest   int32   // half-open sockets in order of acceptance, -1 none
 	newest   int32
@@ -116,6 +117,7 @@ func (w *worker) Reserve(out, in int) error {
 		*c = conn{fd: -1, id: transport.Conn(i), gen: c.gen + 1, peer: -1, prev: -1, next: -1}
 	}
 	w.slotOf = resize(w.slotOf, in)
+	w.rejected = resize(w.rejected, in)[:0]
 	w.free = resize(w.free, in+spare)
 	for i := range w.free {
 		w.free[i] = int32(slots - 1 - i) // lowest on top

@@ -14,6 +14,7 @@ var refusalTests = []subtest{
 	{"ClosedWorker", "a closed worker has let go of its connections and refuses work, the others go on", closedWorker},
 	{"Reject", "a reject fails the connection at the initiator with its reason, and only that one", func(k *kit) { reject(k, 0) }},
 	{"LateReject", "a reject may come late, after others were accepted", func(k *kit) { reject(k, 50*time.Millisecond) }},
+	{"RejectTakesNoPlace", "any number of rejected requests leaves room for all that were reserved", rejectTakesNoPlace},
 	{"NobodyThere", "where nobody listens connect fails as refused, and only there", nobodyThere},
 	{"Unreachable", "an address without a host behind it fails in resolve or connect", unreachable},
 	{"MalformedAddress", "Assign refuses what is no address of the provider", malformed},
@@ -137,9 +138,9 @@ func reject(k *kit, later time.Duration) {
 	from, to := k.open("from", 1), k.open("to", 1)
 	f, t := from.sides[0], to.sides[0]
 	t.reserve(0, n)
-	t.rejects = map[transport.Conn]uint16{}
+	t.rejects = map[int]uint16{}
 	for c := 0; c < n; c += 3 {
-		t.rejects[transport.Conn(c)] = uint16(1000 + c)
+		t.rejects[c] = uint16(1000 + c)
 	}
 	to.hold = later > 0
 	f.reserve(n, 0)
@@ -147,13 +148,16 @@ func reject(k *kit, later time.Duration) {
 	f.begin(transport.StepConnect, 0, n, nil)
 	if to.hold {
 		k.until("requests", func() bool { return to.requests() == n })
+		var refused []transport.Conn
 		for _, c := range t.requests {
-			if t.rejects[c] == 0 {
+			if t.rejects[t.turn[c]] == 0 {
 				t.answer(c)
+			} else {
+				refused = append(refused, c)
 			}
 		}
 		k.quiet(later)
-		for c := range t.rejects {
+		for _, c := range refused {
 			t.answer(c)
 		}
 	}
@@ -189,6 +193,39 @@ func reject(k *kit, later time.Duration) {
 	if c := to.ep.Counters().Conns + from.ep.Counters().Conns; c != 0 {
 		k.broken("%d connections are counted after all were destroyed", c)
 	}
+}
+
+// rejectTakesNoPlace turns away more than three times what is reserved.
+func rejectTakesNoPlace(k *kit) {
+	const places, n = 4, 16
+	from, to := k.open("from", 1), k.open("to", 1)
+	f, t := from.sides[0], to.sides[0]
+	t.reserve(0, places)
+	t.rejects = map[int]uint16{}
+	for i := range n - places {
+		t.rejects[i+2] = 7 // all but the first two and the last two
+	}
+	f.reserve(n, 0)
+	f.prepare(0, n, to.addr)
+	for c := range n {
+		f.run(transport.StepConnect, c, 1)
+		if _, rejected := t.rejects[c]; !rejected {
+			f.established(c, 1)
+			continue
+		}
+		f.wantFailed(c, connecting, transport.CauseRejected)
+		if f.failed[c].Reason != 7 {
+			k.broken("connection %d was rejected with reason %d, want 7", c, f.failed[c].Reason)
+		}
+	}
+	f.run(transport.StepProbe, 0, n)
+	f.run(transport.StepDisconnect, 0, n)
+	f.destroy(0, n)
+	to.destroyAccepted()
+	if c := to.ep.Counters().Conns + from.ep.Counters().Conns; c != 0 {
+		k.broken("%d connections are counted after all were destroyed", c)
+	}
+	t.reserve(0, 1)
 }
 
 func nobodyThere(k *kit) {

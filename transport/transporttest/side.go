@@ -3,6 +3,7 @@ package transporttest
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"rankstorm/transport"
 )
@@ -21,7 +22,9 @@ type side struct {
 	closed   []int             // EventPeerClosed per connection
 	requests []transport.Conn
 	done     [transport.StepCount]int
-	rejects  map[transport.Conn]uint16 // requests to reject, by target's connection
+	arrived  int            // requests so far
+	rejects  map[int]uint16 // requests to reject, by order of arrival
+	turn     []int          // order of arrival, by connection
 }
 
 // reserve starts a round.
@@ -38,6 +41,7 @@ func (s *side) forget(out, in int) {
 		s.steps, s.failed = make([]transport.StepSet, n), make([]transport.Event, n)
 		s.gaveUp, s.closed = make([]bool, n), make([]int, n)
 		s.requests = make([]transport.Conn, 0, n)
+		s.turn = make([]int, n)
 		s.log = make([]transport.Event, 0, int(transport.StepCount)*n)
 	}
 	s.steps, s.failed, s.gaveUp, s.closed = s.steps[:n], s.failed[:n], s.gaveUp[:n], s.closed[:n]
@@ -45,7 +49,7 @@ func (s *side) forget(out, in int) {
 	clear(s.failed)
 	clear(s.gaveUp)
 	clear(s.closed)
-	s.requests, s.log = s.requests[:0], s.log[:0]
+	s.requests, s.log, s.arrived = s.requests[:0], s.log[:0], 0
 	s.done = [transport.StepCount]int{}
 }
 
@@ -91,6 +95,8 @@ func (s *side) take(e *transport.Event) {
 			k.broken("%s: a request on connection %d, accepted ones begin at %d", s.r.name, c, s.out)
 		}
 		s.requests = append(s.requests, e.Conn)
+		s.turn[c] = s.arrived
+		s.arrived++
 		if !s.r.hold {
 			s.answer(e.Conn)
 		}
@@ -104,10 +110,14 @@ func (s *side) take(e *transport.Event) {
 	}
 }
 
-// answer accepts, unless the connection is among those to reject.
+// answer accepts, unless the request is among those to reject.
 func (s *side) answer(c transport.Conn) {
 	s.r.k.t.Helper()
-	reason, reject := s.rejects[c]
+	reason, reject := s.rejects[s.turn[c]]
+	if reject { // it is over, and its index may come again
+		i := slices.Index(s.requests, c)
+		s.requests = slices.Delete(s.requests, i, i+1)
+	}
 	s.r.k.ok(s.w.Answer(c, !reject, reason))
 }
 
@@ -229,7 +239,7 @@ func (s *side) destroy(first, n int) {
 	}
 }
 
-// destroyAccepted destroys what was accepted or rejected on every worker.
+// destroyAccepted destroys what was accepted on every worker.
 func (r *rank) destroyAccepted() {
 	r.k.t.Helper()
 	for _, s := range r.sides {
