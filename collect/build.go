@@ -33,6 +33,7 @@ type Meta struct {
 	Procs        int
 	RanksPerProc int
 	Ranks        []RankMeta // ascending, all of them
+	Addresses    []AddressDoc
 }
 
 // RankMeta places one rank.
@@ -86,7 +87,8 @@ func NewDocument(m Meta) *Document {
 		Size:     int64(m.Procs) * int64(m.RanksPerProc), Procs: int64(m.Procs), RanksPerProc: int64(m.RanksPerProc),
 		VirtualRanks: m.RanksPerProc > 1,
 		Edges:        m.Edges, ConnsPerEdge: int64(m.Connections), RoundsAsked: int64(m.Rounds),
-		Hosts: []Host{}, Clock: []ProcClock{}, Barriers: []BarrierDoc{}, Ranks: []RankDoc{}, Phases: []PhaseDoc{},
+		Hosts: []Host{}, Clock: []ProcClock{}, Barriers: []BarrierDoc{}, Ranks: []RankDoc{},
+		Addresses: append([]AddressDoc{}, m.Addresses...), Phases: []PhaseDoc{},
 		Rounds: []RoundDoc{}, EdgeList: []EdgeDoc{}, Resources: []ResourceDoc{}, Errors: []ErrorDoc{},
 		Causes: []Cause{}, Warnings: []string{},
 		build: &builder{

@@ -43,6 +43,7 @@ type Document struct {
 	Barriers     []BarrierDoc      `json:"barriers"`
 	BarriersMore int64             `json:"barriers_left_out"`
 	Ranks        []RankDoc         `json:"ranks"`
+	Addresses    []AddressDoc      `json:"addresses"`
 	Phases       []PhaseDoc        `json:"phases"`
 	Rounds       []RoundDoc        `json:"rounds"`
 	RoundsMore   int64             `json:"rounds_left_out"`
@@ -96,6 +97,14 @@ type RankDoc struct {
 	LocalRank  int64     `json:"local_rank"`
 	LatenessNS *int64    `json:"lateness_ns"` // largest late_ns of its phases
 	GapNS      *int64    `json:"gap_ns"`      // largest gap_ns of its phases
+}
+
+// AddressDoc is where a process is reached.
+type AddressDoc struct {
+	Proc     rank.Proc `json:"proc"`
+	Control  string    `json:"control"`   // of control links and gossip, the first one that others try
+	Data     []string  `json:"data"`      // of the endpoints of its ranks, in order of rank
+	DataFrom string    `json:"data_from"` // "control": the same address; else the flag that gave them
 }
 
 // BarrierDoc is one barrier.

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"rankstorm/phases/runner"
 )
 
 // link is one network interface as the choice of addresses needs to know it.
@@ -43,7 +45,9 @@ func localLinks() ([]link, error) {
 }
 
 // chooseAddresses turns -B or -b into the local addresses that the data
-// connections use, in the order given. Pure; links are what the host has.
+// connections use, in the order given. Addresses with {local_rank} stay as they
+// are: the local ranks are known once the table is sealed. Pure; links are what
+// the host has.
 func chooseAddresses(iface, bind string, ipv6 bool, links []link) ([]string, error) {
 	switch {
 	case iface != "" && bind != "":
@@ -51,7 +55,7 @@ func chooseAddresses(iface, bind string, ipv6 bool, links []link) ([]string, err
 	case ipv6 && iface == "":
 		return nil, usagef("run: --ipv6 chooses among the addresses of an interface: give one with -B, or an IPv6 address with -b instead")
 	}
-	var chosen []netip.Addr
+	var chosen []localAddr
 	var err error
 	switch {
 	case iface != "":
@@ -65,15 +69,21 @@ func chooseAddresses(iface, bind string, ipv6 bool, links []link) ([]string, err
 	out := make([]string, len(chosen))
 	for i, a := range chosen {
 		if a.Is4() != chosen[0].Is4() {
-			return nil, usagef("run: %s and %s are of different families: use only IPv4 or only IPv6 addresses", chosen[0], a)
+			return nil, usagef("run: %s and %s are of different families: use only IPv4 or only IPv6 addresses", chosen[0].text, a.text)
 		}
-		out[i] = a.String()
+		out[i] = a.text
 	}
 	return out, nil
 }
 
-func interfaceAddresses(list string, ipv6 bool, links []link) ([]netip.Addr, error) {
-	var chosen []netip.Addr
+// localAddr is an address and how it is passed on.
+type localAddr struct {
+	netip.Addr
+	text string
+}
+
+func interfaceAddresses(list string, ipv6 bool, links []link) ([]localAddr, error) {
+	var chosen []localAddr
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
 		at := slices.IndexFunc(links, func(l link) bool { return l.name == name })
@@ -87,7 +97,7 @@ func interfaceAddresses(list string, ipv6 bool, links []link) ([]netip.Addr, err
 			}
 			return nil, usagef("run: -B/--interface: interface %s has no address: give it one (ip addr add ADDRESS/PREFIX dev %s) or choose another of %s", name, name, linkNames(links))
 		}
-		chosen = append(chosen, addr)
+		chosen = append(chosen, localAddr{addr, addr.String()})
 	}
 	return chosen, nil
 }
@@ -112,22 +122,29 @@ func preferred(addrs []netip.Addr, ipv6 bool) (netip.Addr, bool) {
 	return pick(netip.Addr.Is6)
 }
 
-func boundAddresses(list string, links []link) ([]netip.Addr, error) {
-	var chosen []netip.Addr
+func boundAddresses(list string, links []link) ([]localAddr, error) {
+	var chosen []localAddr
 	for text := range strings.SplitSeq(list, ",") {
 		text = strings.TrimSpace(text)
-		addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+		bare := strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
+		template := strings.Contains(bare, runner.LocalRank)
+		addr, err := netip.ParseAddr(strings.ReplaceAll(bare, runner.LocalRank, "1"))
 		switch {
+		case err != nil && strings.ContainsAny(bare, "{}"):
+			return nil, usagef("run: -b/--bind: %q is not an IP address: {local_rank} may stand for a number in it, as in 10.0.{local_rank}.1", text)
 		case err != nil:
 			return nil, usagef("run: -b/--bind: %q is not an IP address: give one of this host: %s", text, linkAddresses(links))
 		case addr.Unmap().IsUnspecified(), addr.IsMulticast():
 			return nil, usagef("run: -b/--bind: %s is not the address of one interface: give one of this host: %s", text, linkAddresses(links))
+		case template:
+			chosen = append(chosen, localAddr{addr, bare})
+			continue
 		}
 		local, ok := findLocal(addr.Unmap(), links)
 		if !ok {
 			return nil, usagef("run: -b/--bind: %s is not an address of this host: there are %s", text, linkAddresses(links))
 		}
-		chosen = append(chosen, local)
+		chosen = append(chosen, localAddr{local, local.String()})
 	}
 	return chosen, nil
 }

@@ -55,6 +55,11 @@ func TestChooseAddresses(t *testing.T) {
 		{bind: "10.0.0.1,", want: `error: "" is not an IP address`},
 		{bind: "10.0.0.1,::1", want: "error: 10.0.0.1 and ::1 are of different families"},
 		{iface: "lo", bind: "127.0.0.1", want: "error: -B/--interface and -b/--bind both choose"},
+		{bind: "10.9.{local_rank}.1, [fd00::{local_rank}]", want: "error: different families"},
+		{bind: "10.9.{local_rank}.1", want: "10.9.{local_rank}.1"},
+		{bind: "[fd00:{local_rank}::9]", want: "fd00:{local_rank}::9"},
+		{bind: "10.0.{host}.1", want: "error: {local_rank} may stand"},
+		{bind: "10.0.{local_rank}", want: "error: {local_rank} may stand"},
 		{ipv6: true, want: "error: --ipv6 chooses among the addresses of an interface"},
 	}
 	for _, c := range cases {

@@ -2,8 +2,12 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"slices"
+	"strings"
 
 	"rankstorm/phases"
+	"rankstorm/phases/runner"
 	"rankstorm/rank"
 	"rankstorm/transport"
 )
@@ -124,4 +128,86 @@ func check(n need, l limits) (warnings []string, err error) {
 		}
 	}
 	return warnings, nil
+}
+
+// preflight looks at the plan of the job and at what the kernel gives. Where
+// the plan depends on hosts that are not known before the table is sealed,
+// only preflightSealed can tell.
+func preflight(j *prepared, spawnHosts int) ([]string, error) {
+	s := j.spec
+	size := s.Procs * s.RanksPerProc
+	view, perHost := rank.NewLayout(size, s.RanksPerProc), s.RanksPerProc
+	switch {
+	case j.spawn > 0:
+		view, perHost = spawnedView{procs: s.Procs, k: s.RanksPerProc, hosts: max(spawnHosts, 1)}, size
+	case namesHosts(s.Topology):
+		return nil, nil
+	}
+	t, err := rank.NewTopology(view, s.Topology)
+	if err != nil {
+		return nil, inCommand("run", err)
+	}
+	return checkPlan(j, t, size, perHost)
+}
+
+// preflightSealed is preflight with the table: who is on which host is known,
+// and so is the plan, whatever it depends on. It opens nothing.
+func preflightSealed(j *prepared, t rank.Topology, view rank.View) ([]string, error) {
+	perHost := 0
+	for _, h := range view.Hosts() {
+		perHost = max(perHost, len(view.HostRanks(h)))
+	}
+	return checkPlan(j, t, view.Size(), perHost)
+}
+
+// checkPlan compares a plan of size ranks, at most perHost on a host, with what
+// a job can be and what this host gives.
+func checkPlan(j *prepared, t rank.Topology, size, perHost int) ([]string, error) {
+	s := j.spec
+	if _, err := rank.CheckConnections(t, s.Connections); err != nil {
+		return nil, inCommand("run", err)
+	}
+	if _, err := phases.NewSchedule(s, t.Stages(), runner.Enters); err != nil {
+		return nil, inCommand("run", err)
+	}
+	if err := inTime(s, t); err != nil {
+		return nil, err
+	}
+	n, err := worstNeed(t, size, job{
+		procs: s.Procs, k: s.RanksPerProc, perHost: perHost, connections: s.Connections, arity: s.TreeArity, backlog: s.Backlog, shape: s.Shape,
+		controller: j.spawn > 0, // elsewhere only one process of all is it, and which one shows later
+	}, fdCost(j.provider, s.Threads))
+	if err != nil {
+		return nil, inCommand("run", err)
+	}
+	warnings, err := check(n, j.limits)
+	switch {
+	case size == 1:
+		warnings = append(warnings, "a job of one rank has nobody to connect to: use --spawn 2 or more")
+	case t.Count() == 0:
+		warnings = append(warnings, "topology "+s.Topology.Name+" has no edge with these settings: nobody connects to anybody")
+	}
+	return warnings, err
+}
+
+// localAddresses is how many addresses of the host share its ports. Each local
+// rank may have its own where {local_rank} stands: no limit then.
+func localAddresses(bind []string) int {
+	if slices.ContainsFunc(bind, func(b string) bool { return strings.Contains(b, runner.LocalRank) }) {
+		return math.MaxInt16
+	}
+	return max(len(bind), 1)
+}
+
+// inTime refuses a paced storm that cannot end within a phase.
+func inTime(s phases.Spec, t rank.Topology) error {
+	if s.Shape.Kind != phases.Rate || t.Stages() > 1 {
+		return nil
+	}
+	last := float64(t.Count())*float64(s.Connections) - 1
+	if takes := last / s.Shape.PerS; takes > s.PhaseTimeout.Seconds() {
+		return usagef("run: %.0f connections at --connect %s take %.3g s, longer than --phase-timeout %v: raise one of them",
+			last+1, s.Shape, takes, s.PhaseTimeout)
+	}
+	return nil
 }

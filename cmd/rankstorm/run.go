@@ -74,8 +74,8 @@ func (a *app) runJob(ctx context.Context, flags *pflag.FlagSet, r *runFlags) err
 		fmt.Fprintf(a.stderr, "rankstorm: %s\n", oneLine(launchLine(job.launch)))
 	}
 	for _, w := range job.warnings {
-		// The parent has said it once for all of its children.
-		if in == nil && !r.quiet {
+		// Elsewhere the root says it, once for the job and about the hosts that there are.
+		if job.spawn > 0 && !r.quiet {
 			fmt.Fprintf(a.stderr, "rankstorm: warning: %s\n", w)
 		}
 	}
@@ -141,7 +141,7 @@ func (a *app) prepare(flags *pflag.FlagSet, r *runFlags, in *rendezvous.Inherita
 		return nil, err
 	}
 	job.provider = providers[job.spec.Transport]()
-	job.limits = readLimits(max(len(job.bind), 1))
+	job.limits = readLimits(localAddresses(job.bind))
 	job.warnings, err = preflight(job, r.spawnHosts)
 	return job, err
 }
@@ -172,11 +172,12 @@ func launchLine(l rendezvous.Launch) string {
 	} else {
 		fmt.Fprintf(&b, ": one of %d processes, not numbered", l.Procs)
 	}
-	fmt.Fprintf(&b, "; controller %s", l.Controller)
+	if at, err := controllerKey(l.Controller, l.Port); err == nil {
+		fmt.Fprintf(&b, "; controller %s", at)
+	}
 	if l.ControllerFrom != "" {
 		fmt.Fprintf(&b, " (%s)", l.ControllerFrom)
 	}
-	fmt.Fprintf(&b, ", port %d unless it names one", l.Port)
 	if l.JobKey != "" {
 		fmt.Fprintf(&b, "; job %q", l.JobKey)
 	}
@@ -184,62 +185,6 @@ func launchLine(l rendezvous.Launch) string {
 		fmt.Fprintf(&b, "; not counted: %s", strings.Join(l.Ignored, ", "))
 	}
 	return b.String()
-}
-
-// preflight looks at the plan of the job and at what the kernel gives. Where
-// the plan depends on hosts that are not known before the table is sealed, the
-// runner repeats the check with the table.
-func preflight(j *prepared, spawnHosts int) ([]string, error) {
-	s := j.spec
-	size := s.Procs * s.RanksPerProc
-	view, perHost := rank.NewLayout(size, s.RanksPerProc), s.RanksPerProc
-	switch {
-	case j.spawn > 0:
-		view, perHost = spawnedView{procs: s.Procs, k: s.RanksPerProc, hosts: max(spawnHosts, 1)}, size
-	case namesHosts(s.Topology):
-		return nil, nil
-	}
-	t, err := rank.NewTopology(view, s.Topology)
-	if err != nil {
-		return nil, inCommand("run", err)
-	}
-	if _, err := rank.CheckConnections(t, s.Connections); err != nil {
-		return nil, inCommand("run", err)
-	}
-	if _, err := phases.NewSchedule(s, t.Stages(), runner.Enters); err != nil {
-		return nil, inCommand("run", err)
-	}
-	if err := inTime(s, t); err != nil {
-		return nil, err
-	}
-	n, err := worstNeed(t, size, job{
-		procs: s.Procs, k: s.RanksPerProc, perHost: perHost, connections: s.Connections, arity: s.TreeArity, backlog: s.Backlog, shape: s.Shape,
-		controller: j.spawn > 0, // elsewhere only one process of all is it, and which one shows later
-	}, fdCost(j.provider, s.Threads))
-	if err != nil {
-		return nil, inCommand("run", err)
-	}
-	warnings, err := check(n, j.limits)
-	switch {
-	case size == 1:
-		warnings = append(warnings, "a job of one rank has nobody to connect to: use --spawn 2 or more")
-	case t.Count() == 0:
-		warnings = append(warnings, "topology "+s.Topology.Name+" has no edge with these settings: nobody connects to anybody")
-	}
-	return warnings, err
-}
-
-// inTime refuses a paced storm that cannot end within a phase.
-func inTime(s phases.Spec, t rank.Topology) error {
-	if s.Shape.Kind != phases.Rate || t.Stages() > 1 {
-		return nil
-	}
-	last := float64(t.Count())*float64(s.Connections) - 1
-	if takes := last / s.Shape.PerS; takes > s.PhaseTimeout.Seconds() {
-		return usagef("run: %.0f connections at --connect %s take %.3g s, longer than --phase-timeout %v: raise one of them",
-			last+1, s.Shape, takes, s.PhaseTimeout)
-	}
-	return nil
 }
 
 // spawn is the parent of a job on this machine: it hosts no rank.
@@ -299,6 +244,13 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 		Out: r.out, Quiet: r.quiet, Verbose: r.verbose, Version: version, Args: a.args,
 		Stdout: a.stdout, Stderr: a.stderr, CPUs: runtime.NumCPU(), Limits: job.limits.list(), Joined: joined,
 	}
+	cfg.Preflight = func(t rank.Topology, view rank.View) ([]string, error) {
+		warnings, err := preflightSealed(job, t, view)
+		if in != nil {
+			warnings = nil // the parent has told them
+		}
+		return warnings, err
+	}
 	if in != nil {
 		cfg.Rendezvous.Listener, cfg.Rendezvous.Packet = in.Listener, in.Packet
 	}
@@ -333,7 +285,16 @@ func ownRecord(r *runFlags, job *prepared, in *rendezvous.Inheritance) (rank.Rec
 	if record.Host == "" {
 		return record, rank.Errorf(rank.KindResource, "run: this host has no name: give it one with --host")
 	}
-	for _, kv := range []rank.KV{{Key: "bind", Value: strings.Join(job.bind, ",")}, {Key: "out", Value: r.out}} {
+	from := ""
+	switch {
+	case r.bind != "":
+		from = "-b"
+	case r.iface != "":
+		from = "-B"
+	}
+	for _, kv := range []rank.KV{
+		{Key: runner.OwnBind, Value: strings.Join(job.bind, ",")}, {Key: runner.OwnBindFrom, Value: from}, {Key: "out", Value: r.out},
+	} {
 		if kv.Value != "" {
 			record.Own = append(record.Own, kv)
 		}

@@ -31,12 +31,15 @@ type localRank struct {
 
 // open opens the endpoints of all local ranks and starts their workers.
 func (p *process) open() error {
-	p.before = p.resources("before")
+	p.before = p.resources("before") // first: what ends here is reported as well
+	if err := p.preflight(); err != nil {
+		return err
+	}
 	first, n := p.table.RanksOf(p.self)
 	p.results = make(chan result, 3*n*p.spec.Threads)
 	for i := range n {
 		rk := &localRank{p: p, rank: first + rank.Rank(i), host: p.table.HostOf(first)}
-		rk.bind = p.dataAddress(i)
+		rk.bind = dataAddress(p.table, rk.rank, p.cfg.Bind)
 		rk.plan = rank.PlanOf(p.topo, rk.rank, p.spec.Connections)
 		in := rank.Incoming(p.topo, rk.rank, p.spec.Connections)
 		rk.in = int(in)
@@ -110,17 +113,6 @@ func (p *process) shut() {
 			p.note("%v", rk.wrap(phases.Destroy, "close endpoint", rank.None, err))
 		}
 	}
-}
-
-// dataAddress is the local address of the i-th local rank's data: the given ones in turn, else that of the control link.
-func (p *process) dataAddress(i int) string {
-	if len(p.cfg.Bind) > 0 {
-		return p.cfg.Bind[i%len(p.cfg.Bind)]
-	}
-	if c := p.table.Entry(p.self).Control; len(c) > 0 {
-		return c[0].Addr().String()
-	}
-	return ""
 }
 
 // pacing is a worker's share of the storm of the running stage.

@@ -34,6 +34,9 @@ func (p *process) meta() collect.Meta {
 			Rank: r, Proc: proc, Host: t.HostOf(r), PID: t.Entry(proc).PID, LocalRank: t.LocalRank(r), CPUs: t.Entry(proc).CPUs,
 		})
 	}
+	for proc := range rank.Proc(len(t.Procs)) {
+		m.Addresses = append(m.Addresses, addresses(t, proc))
+	}
 	return m
 }
 

@@ -73,6 +73,9 @@ func (p *process) run(ctx context.Context, group Group) error {
 	if err := group.SyncClock(ctx); err != nil {
 		return err
 	}
+	if p.cfg.Verbose > 0 {
+		p.sayAddresses()
+	}
 	p.share(len(p.table.HostRanks(p.table.HostOf(p.first()))))
 	p.deal = p.spec.Shape.Workers(p.spec.Threads)
 	if p.spec.Shape.Kind == phases.Rate {
