@@ -28,6 +28,15 @@ func (a controllerAddress) String() string {
 	return net.JoinHostPort(a.host, strconv.Itoa(int(a.port)))
 }
 
+// key is the address as it names a job: without a zone, which is the name of an
+// interface of one host.
+func (a controllerAddress) key() string {
+	if ip, err := netip.ParseAddr(a.host); err == nil {
+		a.host = ip.WithZone("").String()
+	}
+	return a.String()
+}
+
 // parseController reads host, host:port, [v6], [v6]:port or a bare v6 address.
 // port is used if the text names none.
 func parseController(text string, port int) (controllerAddress, error) {
@@ -78,9 +87,15 @@ func isOwn(a netip.Addr, local []netip.Addr) bool {
 // should try them: the one this host reaches the controller from comes first.
 // A loopback one, though, leads only if the controller was written as one:
 // some hosts resolve their own name to 127.0.1.1, which is no use to others.
+// A link-local source is no address of own, but where it is the way to the
+// controller it is the way to the others as well.
 func controlAddrs(own []netip.AddrPort, source netip.Addr, literal bool) []netip.AddrPort {
-	source = source.Unmap().WithZone("")
+	source = source.Unmap()
 	ordered := slices.Clone(own)
+	if linkLocal(source) && len(own) > 0 {
+		return slices.Insert(ordered, 0, netip.AddrPortFrom(source, own[0].Port()))
+	}
+	source = source.WithZone("")
 	leads := func(a netip.AddrPort) bool {
 		if source.IsLoopback() {
 			return literal && a.Addr().IsLoopback() && a.Addr().Is4() == source.Is4()

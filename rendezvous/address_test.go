@@ -73,6 +73,13 @@ func TestControlAddrs(t *testing.T) {
 			t.Errorf("source %s: %v", c.source, got)
 		}
 	}
+	// Over a link-local address the own one is no address of the list, but the first to try.
+	if got := controlAddrs(own, netip.MustParseAddr("fe80::9%eth1"), true); got[0].String() != "[fe80::9%eth1]:5" || len(got) != len(own)+1 {
+		t.Errorf("link-local source: %v", got)
+	}
+	if a, err := parseController("[fe80::1%eth1]:9", 0); err != nil || a.key() != "[fe80::1]:9" || a.String() != "[fe80::1%eth1]:9" {
+		t.Errorf("%v: key %s, %v", a, a.key(), err)
+	}
 	if !isOwn(netip.MustParseAddr("127.0.1.1"), nil) || isOwn(netip.MustParseAddr("10.0.0.1"), nil) {
 		t.Error("own addresses")
 	}

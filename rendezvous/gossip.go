@@ -207,7 +207,8 @@ func (g *gossip) joinOnce() bool {
 	seeds := g.seeds
 	g.mu.Unlock()
 	for _, s := range seeds {
-		if n, err := g.list.Join([]string{s.String()}); n > 0 && err == nil {
+		// memberlist would look up an address with a zone as a name.
+		if n, err := g.list.Join([]string{netip.AddrPortFrom(s.Addr().WithZone(""), s.Port()).String()}); n > 0 && err == nil {
 			return true
 		}
 	}

@@ -146,7 +146,10 @@ func newJoiner(cfg Config) (*joiner, error) {
 		return nil, err
 	}
 	if cfg.JobKey == "" {
-		cfg.JobKey = addr.String()
+		cfg.JobKey = addr.key()
+	}
+	if a, err := netip.ParseAddr(addr.host); err == nil && a.Zone() != "" {
+		cfg.Network = zoned{cfg.Network, a.Zone()}
 	}
 	cfg.Settings = slices.Clone(cfg.Settings)
 	slices.SortStableFunc(cfg.Settings, func(a, b rank.KV) int { return strings.Compare(a.Key, b.Key) })

@@ -145,7 +145,7 @@ func checkRecord(r *rank.Record) error {
 		return fmt.Errorf("record: %d own settings, at most %d are allowed", len(r.Own), maxSettings)
 	}
 	for _, a := range r.Control {
-		if !a.IsValid() || a.Port() == 0 {
+		if !a.IsValid() || a.Port() == 0 || !zoneOK(a.Addr().Zone()) {
 			return fmt.Errorf("record: control address %q", a)
 		}
 	}
