@@ -81,11 +81,15 @@ func stepTasks(job, step, tasks int, args ...string) []*member {
 
 // launched is the part of a document that tells how a job was launched.
 type launched struct {
-	JobKey string `json:"job_key"`
-	Procs  int
-	Ranks  []struct{ Rank, PID int }
-	Gossip struct{ Members int }
-	Exit   struct{ Code int }
+	JobKey    string `json:"job_key"`
+	Procs     int
+	Gossip    struct{ Members int }
+	Exit      struct{ Code int }
+	Addresses []struct {
+		Control  string
+		Data     []string
+		DataFrom string `json:"data_from"`
+	}
 }
 
 func readLaunched(t *testing.T, path string) (d launched) {
@@ -165,6 +169,32 @@ func TestHostDependentPlanIsRefused(t *testing.T) {
 	}
 }
 
+// TestIPv6Controller: a controller that is an IPv6 address is met over IPv6, and so is the data.
+func TestIPv6Controller(t *testing.T) {
+	ln, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		need.Absent(t, "ipv6", "no IPv6 loopback: %v", err)
+	}
+	at := ln.Addr().String()
+	ln.Close()
+	out := filepath.Join(t.TempDir(), "x.json")
+	var members []*member
+	for range 3 {
+		members = append(members, &member{args: []string{"-C", at, "-P", "3", "-o", out}})
+	}
+	together(t, members)
+	allEnd(t, members, 0)
+	d := readLaunched(t, out)
+	for _, a := range d.Addresses {
+		if !strings.HasPrefix(a.Control, "[::1]:") || !slices.Equal(a.Data, []string{"::1"}) || a.DataFrom != "control" {
+			t.Errorf("got %+v, want ::1", a)
+		}
+	}
+	if len(d.Addresses) != 3 {
+		t.Errorf("%d addresses, want 3", len(d.Addresses))
+	}
+}
+
 // freeAddress is a loopback address with a port that nobody had a moment ago.
 func freeAddress(t *testing.T) string {
 	t.Helper()
@@ -209,18 +239,7 @@ for p in $a; do wait $p; done`
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var d struct {
-		Addresses []struct{ Control string }
-		Exit      struct{ Code int }
-		Gossip    struct{ Members int }
-	}
-	if err := json.Unmarshal(b, &d); err != nil {
-		t.Fatal(err)
-	}
+	d := readLaunched(t, path)
 	if d.Exit.Code != 0 || d.Gossip.Members != 4 || len(d.Addresses) != 4 {
 		t.Fatalf("got %+v", d)
 	}

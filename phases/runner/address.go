@@ -2,6 +2,7 @@ package runner
 
 import (
 	"errors"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -68,10 +69,36 @@ func (p *process) sayAddresses() {
 		p.self, a.Control, strings.Join(a.Data, ", "), why)
 }
 
+// oneFamily refuses data addresses of both families: ranks of one kind could
+// not reach those of the other. Every process finds the same.
+func oneFamily(t *rank.Table) error {
+	var first netip.Addr
+	for proc := range rank.Proc(len(t.Procs)) {
+		data := addresses(t, proc).Data
+		if len(data) == 0 {
+			continue
+		}
+		a, err := netip.ParseAddr(data[0])
+		switch {
+		case err != nil:
+			return rank.Errorf(rank.KindUsage, "process %d (%s): data address %q is none: correct -b there", proc, t.Entry(proc).Host, data[0])
+		case !first.IsValid():
+			first = a
+		case a.Is4() != first.Is4():
+			return rank.Errorf(rank.KindUsage, "process 0 (%s) has the data address %s and process %d (%s) has %s: give -C as an address of one family, or all of them -b or -B",
+				t.Entry(0).Host, first, proc, t.Entry(proc).Host, a)
+		}
+	}
+	return nil
+}
+
 // preflight looks at the plan once more, now that it is known who is on which host.
 func (p *process) preflight() error {
 	if p.cfg.Preflight == nil {
 		return nil
+	}
+	if err := oneFamily(p.table); err != nil {
+		return err
 	}
 	warnings, err := p.cfg.Preflight(p.topo, p.table)
 	if p.root != nil {

@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"fmt"
 	"net/netip"
 	"reflect"
+	"strings"
 	"testing"
 
 	"rankstorm/collect"
@@ -33,6 +35,39 @@ func TestAddresses(t *testing.T) {
 	for p := range table.Procs {
 		if got := addresses(table, rank.Proc(p)); !reflect.DeepEqual(got, want[p]) {
 			t.Errorf("got %+v, want %+v", got, want[p])
+		}
+	}
+}
+
+// TestOneFamily: whoever cannot reach the others is named before any connection.
+func TestOneFamily(t *testing.T) {
+	for _, c := range []struct {
+		own  [3]string // data address of a process, "" as its control address 10.0.0.1
+		want string
+	}{
+		{[3]string{"", "10.9.0.1", ""}, ""},
+		{[3]string{"fd00::1", "fd00::2", "fe80::1%eth0"}, ""},
+		{[3]string{"", "fd00::2", ""}, "process 0 (n0) has the data address 10.0.0.1 and process 1 (n1) has fd00::2"},
+		{[3]string{"fd00::1", "fd00::1", ""}, "process 2 (n2) has 10.0.0.1"},
+		{[3]string{"10.0.{local_rank}.1", "10.0.{local_rank}00.1", ""}, `process 1 (n1): data address "10.0.000.1" is none`},
+	} {
+		records := make([]rank.Record, 3)
+		for i, own := range c.own {
+			records[i] = rank.Record{
+				Nonce: [16]byte{byte(i + 1)}, Host: fmt.Sprint("n", i), LauncherProc: i, LocalIndex: -1,
+				Control: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:4000")},
+			}
+			if own != "" {
+				records[i].Own = []rank.KV{{Key: OwnBind, Value: own}}
+			}
+		}
+		table, err := rank.Build(records, 1, "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = oneFamily(table)
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || rank.ExitCode(err) != 2) {
+			t.Errorf("%q: got %v, want %q", c.own, err, c.want)
 		}
 	}
 }
