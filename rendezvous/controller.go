@@ -90,6 +90,7 @@ func (c *controller) take(conn net.Conn) {
 	stream, plain, err := c.j.ctl.greet(conn, c.name, func(who string, m mismatch) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		c.g.noteRefusal(m, who)
 		c.tell(m.notice(who))
 	})
 	if !c.j.ctl.mux.greeted(conn) || err != nil {
@@ -167,6 +168,7 @@ func (c *controller) admit(k *knock, link *knockLink, plain bool) (refusal strin
 	ok := false
 	if plain && c.j.ctl.keys != nil {
 		m = inTheClear(k, &c.g.own)
+		c.g.noteRefusal(m, who(&k.Record))
 	} else {
 		m, ok = c.g.admit(k, time.Since(c.begun))
 	}

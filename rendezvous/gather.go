@@ -32,7 +32,7 @@ func (g *gathering) admit(k *knock, at time.Duration) (mismatch, bool) {
 	m, ok := g.judge(k)
 	switch {
 	case !ok:
-		g.noteRefusal(m, &k.Record)
+		g.noteRefusal(m, who(&k.Record))
 	case !g.sealed:
 		if _, again := g.came[k.Record.Nonce]; !again {
 			g.came[k.Record.Nonce] = at
@@ -42,7 +42,7 @@ func (g *gathering) admit(k *knock, at time.Duration) (mismatch, bool) {
 }
 
 // noteRefusal counts refusals by their reason.
-func (g *gathering) noteRefusal(m mismatch, r *rank.Record) {
+func (g *gathering) noteRefusal(m mismatch, who string) {
 	for i := range g.refused {
 		if g.refused[i].mismatch == m {
 			g.refused[i].count++
@@ -50,7 +50,7 @@ func (g *gathering) noteRefusal(m mismatch, r *rank.Record) {
 		}
 	}
 	if len(g.refused) < mostRefused {
-		g.refused = append(g.refused, refusal{m, 1, who(r)})
+		g.refused = append(g.refused, refusal{m, 1, who})
 	}
 }
 

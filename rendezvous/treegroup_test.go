@@ -308,13 +308,16 @@ func TestStaleTableIsRefused(t *testing.T) {
 
 // BenchmarkBarrier64 is one reduction up and one broadcast down through 64
 // processes (here in one), user goroutines included.
-func BenchmarkBarrier64(b *testing.B) { benchmarkBarrier(b, 64) }
+func BenchmarkBarrier64(b *testing.B) { benchmarkBarrier(b, 64, nil) }
+
+// BenchmarkBarrier64TLS is the same over protected links.
+func BenchmarkBarrier64TLS(b *testing.B) { benchmarkBarrier(b, 64, []byte("secret")) }
 
 // BenchmarkBarrier256 is the same with 256.
-func BenchmarkBarrier256(b *testing.B) { benchmarkBarrier(b, 256) }
+func BenchmarkBarrier256(b *testing.B) { benchmarkBarrier(b, 256, nil) }
 
-func benchmarkBarrier(b *testing.B, n int) {
-	gs := sealed(b, n, func(_ int, cfg *Config) { cfg.Record.HostID = [16]byte{1} })
+func benchmarkBarrier(b *testing.B, n int, secret []byte) {
+	gs := sealed(b, n, func(_ int, cfg *Config) { cfg.Record.HostID, cfg.Secret = [16]byte{1}, secret })
 	defer closeGroups(gs)
 	b.ReportAllocs()
 	b.ResetTimer()
