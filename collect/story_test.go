@@ -254,7 +254,7 @@ func (st story) document(t testing.TB) *Document {
 	for r := range st.size() {
 		p := r / st.k
 		meta.Ranks = append(meta.Ranks, RankMeta{Rank: rank.Rank(r), Proc: rank.Proc(p), Host: st.host(p), PID: 4000 + p, LocalRank: r % st.k})
-		if int(r)%st.k == 0 {
+		if r%st.k == 0 {
 			meta.Addresses = append(meta.Addresses, AddressDoc{Proc: rank.Proc(p), Control: "10.0.0.1:4000", Data: []string{"10.0.0.1"}, DataFrom: "control"})
 		}
 	}

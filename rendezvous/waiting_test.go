@@ -46,90 +46,105 @@ func TestWaitingLines(t *testing.T) {
 	}{
 		{"everybody is there", waitingFacts{procs: 2, now: s, present: crowd(0, -1, "h0", "h1")}, nil},
 		{
-			"nobody yet, early", waitingFacts{procs: 4, now: 2 * s, present: crowd(0, -1, "h0")},
+			"nobody yet, early",
+			waitingFacts{procs: 4, now: 2 * s, present: crowd(0, -1, "h0")},
 			[]string{"waiting for 3 of 4 processes for 2 s: have h0×1"},
 		},
 		{
-			"nobody but me", waitingFacts{procs: 4, now: 7 * s, present: crowd(0, -1, "h0"), addr: "h0:7471"},
+			"nobody but me",
+			waitingFacts{procs: 4, now: 7 * s, present: crowd(0, -1, "h0"), addr: "h0:7471"},
 			[]string{
 				"waiting for 3 of 4 processes for 7 s: have h0×1",
 				"nobody but this process has come to h0:7471: start the others with the same -C, and let no firewall block that TCP port",
 			},
 		},
 		{
-			"pdsh's fan-out", waitingFacts{procs: 40, now: 7 * s, present: crowd(s, 0, numbered(32)...)},
+			"pdsh's fan-out",
+			waitingFacts{procs: 40, now: 7 * s, present: crowd(s, 0, numbered(32)...)},
 			[]string{
 				"waiting for 8 of 40 processes for 7 s: have h0×1, h1×1, h2×1, h3×1, h4×1, h5×1, h6×1, h7×1, h8×1, h9×1, h10×1, h11×1, h12×1, h13×1, h14×1, h15×1, 16 more hosts; missing process numbers 32-39; nobody came for 6 s",
 				"exactly 32 came: pdsh starts only 32 at a time by default: use pdsh -f 40",
 			},
 		},
 		{
-			"32, but still coming", waitingFacts{procs: 40, now: 7 * s, present: crowd(3*s, -1, "h0*32")},
+			"32, but still coming",
+			waitingFacts{procs: 40, now: 7 * s, present: crowd(3*s, -1, "h0*32")},
 			[]string{"waiting for 8 of 40 processes for 7 s: have h0×32"},
 		},
 		{
-			"32 of srun have another cause", waitingFacts{procs: 40, now: 9 * s, present: crowd(0, -1, "h0*32"), launch: Launch{Family: "Slurm", Launched: 40, Hosts: []LaunchHost{{"h0", 32}, {"h1", 8}}}},
+			"32 of srun have another cause",
+			waitingFacts{procs: 40, now: 9 * s, present: crowd(0, -1, "h0*32"), launch: Launch{Family: "Slurm", Launched: 40, Hosts: []LaunchHost{{"h0", 32}, {"h1", 8}}}},
 			[]string{
 				"waiting for 8 of 40 processes for 9 s: have h0×32; missing on h1 (8 of 8); nobody came for 9 s",
 				"all of the missing belong to h1: is that host up, and can it reach ?",
 			},
 		},
 		{
-			"clush's fan-out", waitingFacts{procs: 100, now: 8 * s, present: crowd(s, -1, "h0*64")},
+			"clush's fan-out",
+			waitingFacts{procs: 100, now: 8 * s, present: crowd(s, -1, "h0*64")},
 			[]string{
 				"waiting for 36 of 100 processes for 8 s: have h0×64; nobody came for 7 s",
 				"exactly 64 came: clush starts only 64 at a time by default, and pdsh as many as its -f says: use -f 100",
 			},
 		},
 		{
-			"a host of the step is silent", waitingFacts{procs: 8, now: 8 * s, present: crowd(s, 0, "h0*5", "h1", "h2"), launch: slurm, addr: "h0:18464"},
+			"a host of the step is silent",
+			waitingFacts{procs: 8, now: 8 * s, present: crowd(s, 0, "h0*5", "h1", "h2"), launch: slurm, addr: "h0:18464"},
 			[]string{
 				"waiting for 1 of 8 processes for 8 s: have h0×5, h1×1, h2×1; missing process numbers 7; missing on h3 (1 of 1); nobody came for 7 s",
 				"all of the missing belong to h3: is that host up, and can it reach h0:18464?",
 			},
 		},
 		{
-			"one process of a host", waitingFacts{procs: 8, now: 8 * s, present: crowd(s, -1, "h0*4", "h1", "h2", "h3"), launch: slurm},
+			"one process of a host",
+			waitingFacts{procs: 8, now: 8 * s, present: crowd(s, -1, "h0*4", "h1", "h2", "h3"), launch: slurm},
 			[]string{
 				"waiting for 1 of 8 processes for 8 s: have h0×4, h1×1, h2×1, h3×1; missing on h0 (1 of 5); nobody came for 7 s",
 				"all of the missing belong to h0: look at the output of its processes",
 			},
 		},
 		{
-			"two hosts", waitingFacts{procs: 8, now: 8 * s, present: crowd(s, -1, "h0*5", "h1"), launch: slurm},
+			"two hosts",
+			waitingFacts{procs: 8, now: 8 * s, present: crowd(s, -1, "h0*5", "h1"), launch: slurm},
 			[]string{"waiting for 2 of 8 processes for 8 s: have h0×5, h1×1; missing on h2 (1 of 1), h3 (1 of 1); nobody came for 7 s"},
 		},
 		{
-			"hosts without counts", waitingFacts{procs: 4, now: 8 * s, present: crowd(s, -1, "h0*2"), launch: Launch{Family: "Slurm", Launched: 4, Hosts: []LaunchHost{{"h0", 0}, {"h1", 0}}}},
+			"hosts without counts",
+			waitingFacts{procs: 4, now: 8 * s, present: crowd(s, -1, "h0*2"), launch: Launch{Family: "Slurm", Launched: 4, Hosts: []LaunchHost{{"h0", 0}, {"h1", 0}}}},
 			[]string{
 				"waiting for 2 of 4 processes for 8 s: have h0×2; missing on h1; nobody came for 7 s",
 				"all of the missing belong to h1: is that host up, and can it reach ?",
 			},
 		},
 		{
-			"the launcher calls hosts otherwise", waitingFacts{procs: 8, now: 8 * s, present: crowd(s, -1, "box*7"), launch: slurm},
+			"the launcher calls hosts otherwise",
+			waitingFacts{procs: 8, now: 8 * s, present: crowd(s, -1, "box*7"), launch: slurm},
 			[]string{"waiting for 1 of 8 processes for 8 s: have box×7; nobody came for 7 s"},
 		},
 		{
-			"no list of hosts, but a pattern", waitingFacts{procs: 8, now: 8 * s, present: crowd(s, -1, "n9*2", "n10*2", "n1", "n2*2")},
+			"no list of hosts, but a pattern",
+			waitingFacts{procs: 8, now: 8 * s, present: crowd(s, -1, "n9*2", "n10*2", "n1", "n2*2")},
 			[]string{
 				"waiting for 1 of 8 processes for 8 s: have n1×1, n2×2, n9×2, n10×2; nobody came for 7 s",
 				"all of the missing belong to n1: look at the output of its processes",
 			},
 		},
 		{
-			"no pattern", waitingFacts{procs: 9, now: 8 * s, present: crowd(s, -1, "n0*3", "n1", "n2*2")},
+			"no pattern",
+			waitingFacts{procs: 9, now: 8 * s, present: crowd(s, -1, "n0*3", "n1", "n2*2")},
 			[]string{"waiting for 3 of 9 processes for 8 s: have n0×3, n1×1, n2×2; nobody came for 7 s"},
 		},
 		{
-			"-P is more than the launcher's", waitingFacts{procs: 16, now: 8 * s, present: crowd(s, -1, "h0*5", "h1", "h2", "h3"), launch: Launch{Family: "Slurm", Launched: 8}},
+			"-P is more than the launcher's",
+			waitingFacts{procs: 16, now: 8 * s, present: crowd(s, -1, "h0*5", "h1", "h2", "h3"), launch: Launch{Family: "Slurm", Launched: 8}},
 			[]string{
 				"waiting for 8 of 16 processes for 8 s: have h0×5, h1×1, h2×1, h3×1; nobody came for 7 s",
 				"Slurm started 8 processes here, but -P says 16: are the others started too?",
 			},
 		},
 		{
-			"refused for another P and another job key", waitingFacts{procs: 4, now: 3 * s, present: crowd(s, -1, "h0*2"), refused: []refusal{
+			"refused for another P and another job key",
+			waitingFacts{procs: 4, now: 3 * s, present: crowd(s, -1, "h0*2"), refused: []refusal{
 				{mismatch{"number of processes (-P)", "8", "4", "; start the same command everywhere"}, 1, "h1 pid 7"},
 				{mismatch{"job key", `"b"`, `"a"`, ""}, 3, "h2 pid 8"},
 				{mismatch{rest: "process number 1 is taken by h0 pid 5"}, 1, "h3 pid 9"},
@@ -142,14 +157,16 @@ func TestWaitingLines(t *testing.T) {
 			},
 		},
 		{
-			"came and went", waitingFacts{procs: 3, now: 8 * s, present: crowd(s, -1, "h0", "h1"), left: 2, lastOut: "h2 pid 7"},
+			"came and went",
+			waitingFacts{procs: 3, now: 8 * s, present: crowd(s, -1, "h0", "h1"), left: 2, lastOut: "h2 pid 7"},
 			[]string{
 				"waiting for 1 of 3 processes for 8 s: have h0×1, h1×1; nobody came for 7 s",
 				"2 came and ended again, the last one was h2 pid 7: its own output says why",
 			},
 		},
 		{
-			"gossip is silent", waitingFacts{procs: 3, now: 9 * s, present: silent},
+			"gossip is silent",
+			waitingFacts{procs: 3, now: 9 * s, present: silent},
 			[]string{
 				"waiting for gossip from 1 of 3 processes for 9 s: h2 pid 102",
 				"gossip needs TCP and UDP between all processes on the ports they took: does a firewall stand between?",

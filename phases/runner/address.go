@@ -109,8 +109,7 @@ func (p *process) preflight() error {
 			}
 		}
 	}
-	var e *rank.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*rank.Error](err); ok {
 		e.Proc, e.Host = p.self, p.table.Entry(p.self).Host
 	}
 	return err
