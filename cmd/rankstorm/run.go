@@ -32,6 +32,10 @@ topology. Rank 0 prints the table.
 
   rankstorm run --spawn 8 --topology all_to_all -c 16
   rankstorm run -C n0 -P 64 --topology incast -c 100        the same line on every node
+  srun -N 64 rankstorm run --topology shift                 Slurm says the rest
+
+What a launcher (Slurm, Open MPI, MPICH, Flux, PALS, jsrun, torchrun, Kubernetes)
+left in the environment is used where no flag says otherwise; -v prints it.
 
 Every flag can be given as an environment variable as well: RANKSTORM_ and its
 long name in capitals with underscores (RANKSTORM_RANKS_PER_PROC=4). Flags win;
