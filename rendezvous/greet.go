@@ -162,7 +162,7 @@ func (c *control) greet(conn net.Conn, name string, refused func(who string, m m
 		from = callerOf(h, job)
 		switch {
 		case !from.ours:
-			why = mismatch{"job key", from.job, quote(c.cfg.JobKey), "; another job uses this controller address: give it another port"}
+			why = mismatch{"job key", from.job, quote(c.cfg.JobKey), "; another job uses this controller address: give it another port, or both the same --job if they are one"}
 		case c.keys == nil:
 			why = secretMismatch(true, false)
 		default:

@@ -304,6 +304,9 @@ func (j *joiner) timedOut() error {
 	if problem == "" {
 		problem = "no attempt came to an end"
 	}
+	if j.cfg.Launch.ControllerFrom != "" {
+		return rank.Errorf(rank.KindRendezvous, "no controller at %s within %v: %s; if no process runs on that host, name another one with -C HOST", j.where(), limit, j.problem)
+	}
 	return rank.Errorf(rank.KindRendezvous, "no controller at %s within %v: %s; is a process started on that host with the same -C, and no firewall between?", j.where(), limit, problem)
 }
 

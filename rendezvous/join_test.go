@@ -283,8 +283,11 @@ func TestNameResolvesLater(t *testing.T) {
 
 func TestNoController(t *testing.T) {
 	for name, prepare := range map[string]func(*joinLab) (parts []string){
-		"no name":     func(l *joinLab) []string { l.net.Name("n0"); return []string{"n0:7471", "does not resolve"} },
-		"nobody":      func(*joinLab) []string { return []string{"n0:7471", "refused"} },
+		"no name": func(l *joinLab) []string { l.net.Name("n0"); return []string{"n0:7471", "does not resolve"} },
+		"nobody":  func(*joinLab) []string { return []string{"n0:7471", "refused", "with the same -C"} },
+		"not there": func(*joinLab) []string {
+			return []string{"n0:7471 (the host of mpirun)", "refused", "name another one with -C HOST"}
+		},
 		"silent host": func(l *joinLab) []string { l.hosts[0].Kill(); return []string{"n0:7471", "no controller"} },
 		"mute program": func(l *joinLab) []string {
 			if _, err := l.hosts[0].Proc().Listen(netip.MustParseAddrPort("10.0.0.1:7471")); err != nil {
@@ -301,6 +304,9 @@ func TestNoController(t *testing.T) {
 					parts := prepare(l)
 					cfg := l.config(1, 2)
 					cfg.JoinTimeout = patience
+					if name == "not there" {
+						cfg.Launch = Launch{ControllerFrom: "the host of mpirun"}
+					}
 					_, err := Join(t.Context(), cfg)
 					var e *rank.Error
 					if !errors.As(err, &e) || e.Kind != rank.KindRendezvous {

@@ -192,7 +192,7 @@ func compare(theirs, ours *knock) (mismatch, bool) {
 	case theirs.Proto != ours.Proto:
 		return mismatch{"protocol version", num(theirs.Proto), num(ours.Proto), "; run the same program everywhere"}, true
 	case theirs.Job != ours.Job:
-		return mismatch{"job key", quote(theirs.JobKey), quote(ours.JobKey), "; another job uses this controller address: give it another port"}, true
+		return mismatch{"job key", quote(theirs.JobKey), quote(ours.JobKey), "; another job uses this controller address: give it another port, or both the same --job if they are one"}, true
 	case theirs.Record.BuildID != ours.Record.BuildID:
 		return mismatch{"build id", quote(theirs.Record.BuildID), quote(ours.Record.BuildID), "; run the same binary everywhere"}, true
 	case theirs.Procs != ours.Procs:
