@@ -275,7 +275,8 @@ func (g *Group) form(ctx context.Context, encoded []byte) (err error) {
 		for i, n := range notes {
 			switch {
 			case n.kind == noteEnded:
-				return g.fail(ctx, halt, n.err)
+				g.upEnded = g.upEnded || n.l.up
+				return g.fail(ctx, halt, n.err, notes[i+1:]...)
 			case n.kind == frameRefuse && !n.l.up:
 				return g.fail(ctx, halt, g.sealError(n.l.proc, "refused the rank table: %s", clip(n.body)))
 			case n.kind == frameTableAck && !n.l.up:
@@ -292,7 +293,7 @@ func (g *Group) form(ctx context.Context, encoded []byte) (err error) {
 				}
 				delete(waiting, n.l.proc)
 				if err := acked(); err != nil {
-					return g.fail(ctx, halt, rank.AsError(err, rank.KindInternal))
+					return g.fail(ctx, halt, rank.AsError(err, rank.KindInternal), notes[i+1:]...)
 				}
 				if g.parent == nil && len(waiting) == 0 {
 					trip()
@@ -357,28 +358,23 @@ func (g *Group) over(rest []sealNote) {
 }
 
 // fail ends the seal for e. Process 0 tells everybody; others tell upwards and
-// wait a little for process 0's verdict, which may name an earlier cause.
-func (g *Group) fail(ctx context.Context, halt func(), e *rank.Error) error {
+// wait a little for process 0's verdict, which may name an earlier cause. rest
+// are notes taken but not looked at yet.
+func (g *Group) fail(ctx context.Context, halt func(), e *rank.Error, rest ...sealNote) error {
 	halt() // no child comes after this
 	body, err := msgpack.Marshal(e)
 	if err != nil {
 		body = nil
 	}
 	verdict := e
-	if g.parent != nil && !g.parent.dead.Load() {
+	// A write that failed says only that the parent closed the link; its reason may still be on the way to be read.
+	if g.parent != nil && !g.upEnded {
 		_ = g.parent.send(frameSealFailed, body)
 		timer := time.NewTimer(failWait)
 		defer timer.Stop()
 	wait:
-		for {
-			select {
-			case <-g.noted:
-			case <-timer.C:
-				break wait
-			case <-ctx.Done():
-				break wait
-			}
-			for _, n := range g.takeNotes() {
+		for notes := rest; ; notes = g.takeNotes() {
+			for _, n := range notes {
 				switch {
 				case n.l.up && n.kind == frameSealFailed:
 					got := &rank.Error{}
@@ -389,6 +385,13 @@ func (g *Group) fail(ctx context.Context, halt func(), e *rank.Error) error {
 				case n.l.up && n.kind == noteEnded:
 					break wait
 				}
+			}
+			select {
+			case <-g.noted:
+			case <-timer.C:
+				break wait
+			case <-ctx.Done():
+				break wait
 			}
 		}
 	}

@@ -45,6 +45,7 @@ type Group struct {
 	noted    chan struct{}
 
 	sealNS   int64
+	upEnded  bool // sealing: the parent's link was seen to end
 	treeTime time.Duration
 	// extra fills in what gathering and gossip know; may be nil. onClose runs
 	// at the end of Close, in order. Both are set before the group is handed out.
