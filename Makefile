@@ -4,7 +4,7 @@ BIN     ?= bin/rankstorm
 GOLANGCI ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 10s
 
-.PHONY: all build static test lint fmt cover fuzz-short bench clean
+.PHONY: all build static test test-hosts lint fmt cover fuzz-short bench clean
 
 all: build
 
@@ -17,6 +17,10 @@ static:
 
 test:
 	test/run.sh
+
+# Jobs over several hosts and by real launchers; root.
+test-hosts:
+	test/hosts.sh
 
 # The linter is a tool of its own module: go run fetches and caches it, go.mod does not know it.
 lint:

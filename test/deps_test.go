@@ -57,8 +57,9 @@ var rooms = map[string]room{
 		ours:   []string{"rank", "phases", "phases/runner", "rendezvous", "collect", "transport", "transport/tcp", "transport/sim"},
 		others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},
 	},
-	"test":      {},
-	"test/need": {},
+	"test":       {},
+	"test/hosts": {},
+	"test/need":  {},
 }
 
 type listed struct {
