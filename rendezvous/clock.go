@@ -211,6 +211,9 @@ func (g *Group) SyncClock(ctx context.Context) error {
 	if !k.sameRoot {
 		var err error
 		if point, err = k.measure(ctx, g.parent); err != nil {
+			// Those below must not wait for what does not come: a bound of years says that this offset is worth nothing.
+			worthless, _ := msgpack.Marshal(clockPoint{Gen: k.gen, At: g.clock.Now(), Bound: math.MaxInt64 / 4}) // plain numbers always encode
+			_ = g.broadcast(frameClockState, worthless)
 			return err
 		}
 	}

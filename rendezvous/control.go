@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,7 +32,8 @@ type control struct {
 	own    []netip.AddrPort
 	offers chan offer // control links whose hello was read, for await
 	quit   chan struct{}
-	keys   *keys // nil: the job has no secret
+	group  atomic.Pointer[Group] // once the table is known: whom orphans ask
+	keys   *keys                 // nil: the job has no secret
 	// wrap protects a control link or host socket (TLS); nil: plain. It is
 	// called below everything that reads and above what queues writes.
 	wrap     func(conn net.Conn, dialer bool) (net.Conn, error)
@@ -225,14 +227,19 @@ func (c *control) dial(ctx context.Context, kind byte, to netip.AddrPort) (net.C
 func (c *control) takeOffer(conn net.Conn) {
 	conn.SetReadDeadline(time.Now().Add(helloTimeout))
 	o := offer{out: newOutbox(conn)}
+	var orphan *orphanHello
 	err := func() (err error) {
 		if o.conn, err = c.wrapped(o.out, false); err != nil {
 			return err
 		}
 		o.r = bufio.NewReaderSize(o.conn, readBuffer)
-		_, body, err := readBody(o.r, helloLimit, frameHello)
+		kind, body, err := readBody(o.r, helloLimit, frameHello, frameOrphan)
 		if err != nil {
 			return err
+		}
+		if kind == frameOrphan {
+			orphan = &orphanHello{}
+			return decode(body, orphan)
 		}
 		return decode(body, &o.hello)
 	}()
@@ -241,6 +248,10 @@ func (c *control) takeOffer(conn net.Conn) {
 		return
 	}
 	conn.SetReadDeadline(time.Time{})
+	if orphan != nil {
+		c.takeOrphan(o, *orphan)
+		return
+	}
 	wait := time.NewTimer(firstByteTimeout)
 	defer wait.Stop()
 	select {

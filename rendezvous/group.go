@@ -72,12 +72,17 @@ const (
 	ParentLost                      // the link to the parent (Proc) is gone: Err
 	Suspected                       // gossip thinks that Proc is dead; a hint, to be confirmed
 	Refused                         // the controller refused a late process: Err, for display only
+	Orphan                          // Proc has lost its parent and asks for this one, with Payload: Adopt it or TurnAway
+	Attached                        // after Reattach: Proc is the parent now
+	Successor                       // after Reattach: nobody with a lower number answers (Procs); this process is the root now
+	GivenUp                         // after Reattach: there is no way to the root: Err
 )
 
 // Event of a group. Payload belongs to the receiver.
 type Event struct {
 	Kind    EventKind
 	Proc    rank.Proc
+	Procs   []rank.Proc // Successor
 	Payload []byte
 	At      int64 // Clock.Now when it was read from the link
 	Err     error

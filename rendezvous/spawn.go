@@ -114,7 +114,7 @@ type spawnExit struct {
 // Spawn runs N processes of a job on this machine and waits for them. They
 // share a controller port on 127.0.0.1 that process 0 inherits, and learn their
 // place over a pipe (see Inherited). The parent hosts no rank and prints
-// nothing. SIGINT and SIGTERM that it gets go to all children, each of which is
+// nothing. The signals of EndSignals that it gets go to all children, each of which is
 // a process group of its own, so that the terminal's Ctrl-C reaches them once;
 // a second one kills what still runs. An end of ctx counts as SIGTERM, or as the signal of its cause if that is a
 // *rank.Error.
@@ -129,7 +129,7 @@ func Spawn(ctx context.Context, cfg SpawnConfig) (code int, err error) {
 		return rank.ExitCode(err), err
 	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(signals, EndSignals()...)
 	defer signal.Stop(signals)
 
 	started := make(chan error, 1)
@@ -155,6 +155,16 @@ func Spawn(ctx context.Context, cfg SpawnConfig) (code int, err error) {
 		return rank.ExitCode(err), err
 	}
 	return s.verdict()
+}
+
+// EndSignals are the signals that end a job: SIGINT, SIGTERM and, unless nohup
+// or its like has turned it off, SIGHUP.
+func EndSignals() []os.Signal {
+	list := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		list = append(list, syscall.SIGHUP)
+	}
+	return list
 }
 
 type spawn struct {

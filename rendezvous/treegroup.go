@@ -31,7 +31,7 @@ type Group struct {
 	tree     *tree
 	liveness time.Duration
 
-	parent   *link   // nil at process 0
+	parent   *link   // nil at the root; changes under mu after the seal
 	children []*link // in the order of tree.children; complete once sealed
 	events   chan Event
 	clk      clockState
@@ -40,6 +40,11 @@ type Group struct {
 	bbuf []byte
 
 	mu       sync.Mutex
+	adopted  []*link             // children that have lost their way to the root
+	askers   map[rank.Proc]offer // who asks to be adopted
+	ticked   int64               // own clock: last sign of life of the own process
+	stood    time.Duration       // see Stood
+	stoodEnd int64
 	notes    []sealNote // what the links told before the seal was over
 	sealOver bool
 	noted    chan struct{}
@@ -57,6 +62,7 @@ type Group struct {
 	wg        sync.WaitGroup
 	closeOnce sync.Once
 	closed    atomic.Bool
+	abandoned atomic.Bool // Close says no goodbye
 }
 
 func newGroup(c *control, t *rank.Table, self rank.Proc) *Group {
@@ -68,12 +74,14 @@ func newGroup(c *control, t *rank.Table, self rank.Proc) *Group {
 		noted:    make(chan struct{}, 1),
 		closing:  make(chan struct{}),
 		quit:     make(chan struct{}),
+		askers:   map[rank.Proc]offer{},
 	}
 	if g.liveness <= 0 {
 		g.liveness = defaultLiveness
 	}
 	g.children = make([]*link, len(g.tree.children(self)))
 	g.clk.init(g)
+	c.group.Store(g)
 	return g
 }
 
@@ -145,14 +153,22 @@ func (g *Group) Depth() int { return g.tree.depth(g.self) }
 // error means that the parent is lost or has closed (a *rank.Error of KindLost
 // names it), or that payload is too long.
 func (g *Group) SendUp(payload []byte) error {
-	if g.parent == nil {
-		return rank.Errorf(rank.KindInternal, "process 0 has no parent to send to")
+	g.mu.Lock()
+	up := g.parent
+	g.mu.Unlock()
+	if up == nil {
+		return rank.Errorf(rank.KindInternal, "the root has no parent to send to")
 	}
-	return g.parent.send(frameData, payload)
+	return up.send(frameData, payload)
 }
 
 // SendDown hands payload to one child; see SendUp.
 func (g *Group) SendDown(child rank.Proc, payload []byte) error {
+	for _, l := range g.taken() {
+		if l.proc == child && !l.dead.Load() {
+			return l.send(frameData, payload)
+		}
+	}
 	i, ok := slices.BinarySearch(g.tree.children(g.self), child)
 	if !ok {
 		return rank.Errorf(rank.KindInternal, "process %d is no child of process %d", child, g.self)
@@ -167,7 +183,8 @@ func (g *Group) Broadcast(payload []byte) error {
 }
 
 func (g *Group) broadcast(kind byte, body []byte) error {
-	if len(g.children) == 0 {
+	adopted := g.taken()
+	if len(g.children)+len(adopted) == 0 {
 		return nil
 	}
 	g.bmu.Lock()
@@ -184,7 +201,17 @@ func (g *Group) broadcast(kind byte, body []byte) error {
 			_ = l.sendRaw(b) // a loss is told as an event
 		}
 	}
+	for _, l := range adopted {
+		_ = l.sendRaw(b)
+	}
 	return nil
+}
+
+// taken are the adopted children so far.
+func (g *Group) taken() []*link {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.adopted[:len(g.adopted):len(g.adopted)]
 }
 
 // Events of the group: one reader, which must keep up, since a full buffer
@@ -280,6 +307,7 @@ func (g *Group) ended(l *link, err error) {
 func (g *Group) watch() {
 	every := min(250*time.Millisecond, max(g.liveness/8, time.Millisecond))
 	ask := min(pingAfter, g.liveness/4)
+	g.tick(g.clock.Now())
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -288,6 +316,7 @@ func (g *Group) watch() {
 			return
 		case <-ticker.C:
 		}
+		g.tick(g.clock.Now())
 		for _, l := range g.links() {
 			if l.dead.Load() {
 				continue
@@ -309,6 +338,30 @@ func (g *Group) watch() {
 	}
 }
 
+// tick notes that this process runs, and how long it did not.
+func (g *Group) tick(now int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if gap := now - g.ticked; g.ticked != 0 && gap > int64(g.liveness/2) {
+		g.stood, g.stoodEnd = time.Duration(gap), now
+	}
+	g.ticked = now
+}
+
+// Stood is the last time that nobody ran this process (SIGSTOP, a machine that
+// slept) for more than half of the liveness timeout, and when that ended by the
+// own clock; 0 if never. After a gap of more than the whole liveness timeout the
+// others have taken this process for lost.
+func (g *Group) Stood() (gap time.Duration, ended int64) {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if gap := now - g.ticked; g.ticked != 0 && gap > int64(g.liveness/2) { // it has not ticked yet
+		return time.Duration(gap), now
+	}
+	return g.stood, g.stoodEnd
+}
+
 // links that exist so far.
 func (g *Group) links() []*link {
 	g.mu.Lock()
@@ -322,7 +375,7 @@ func (g *Group) links() []*link {
 			all = append(all, l)
 		}
 	}
-	return all
+	return append(all, g.adopted...)
 }
 
 // Close leaves the job: it says goodbye on every link, so that nobody takes
@@ -343,7 +396,18 @@ func (g *Group) Close() error {
 
 // leave ends the links and the goroutines that serve them.
 func (g *Group) leave() {
+	g.mu.Lock()
+	for p, o := range g.askers {
+		o.out.Close()
+		delete(g.askers, p)
+	}
+	g.mu.Unlock()
 	links := g.links()
+	if g.abandoned.Load() {
+		for _, l := range links {
+			l.cut(errBye)
+		}
+	}
 	for _, l := range links {
 		_ = l.send(frameBye, nil) // whoever is gone needs no goodbye
 	}

@@ -43,6 +43,11 @@ const (
 	frameClockPong             // parent → child: clockPong
 	frameClockState            // parent → child: clockState
 	frameBye                   // either way: closing on purpose, this is no loss
+	frameOrphan                // orphan → candidate: orphanHello
+	frameAlive                 // candidate → orphan
+	frameAsk                   // orphan → candidate: payload of the group's user
+	frameAdopted               // candidate → orphan: this is a link now
+	frameTurnedAway            // candidate → orphan: rank.Error; the connection ends
 )
 
 // Errors of the decoder. Whatever the peer sent, one of these or an error of

@@ -40,6 +40,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	select {
 	case c := <-l.queue:
+		l.proc.run()
 		return c, nil
 	case <-l.closed:
 		return nil, &net.OpError{Op: "accept", Net: l.addr.Network(), Addr: l.addr, Err: net.ErrClosed}
@@ -145,6 +146,7 @@ func (c *conn) isClosed() bool {
 
 func (c *conn) Read(p []byte) (int, error) {
 	for {
+		c.proc.run()
 		if c.isClosed() {
 			return 0, c.fail("read", net.ErrClosed)
 		}
@@ -205,6 +207,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	delay := c.net.delay(c.proc.host, c.peer)
 	done := 0
 	for {
+		c.proc.run()
 		if c.isClosed() {
 			return done, c.fail("write", net.ErrClosed)
 		}

@@ -2,6 +2,7 @@ package memnet
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -100,6 +101,34 @@ func (n *Net) Cut(a, b *Host) { n.setCut(a, b, true) }
 
 // Heal ends Cut.
 func (n *Net) Heal(a, b *Host) { n.setCut(a, b, false) }
+
+// Sever cuts the link between two hosts so that both notice: every stream
+// between them fails at once, and nothing passes any more.
+func (n *Net) Sever(a, b *Host) {
+	n.mu.Lock()
+	type end struct {
+		procs []*Proc
+		peer  *Host
+	}
+	ends := []end{{a.procs, b}, {b.procs, a}}
+	n.mu.Unlock()
+	for _, e := range ends {
+		for _, p := range e.procs {
+			p.mu.Lock()
+			var broken []io.Closer
+			for c := range p.open {
+				if c, ok := c.(*conn); ok && c.peer == e.peer {
+					broken = append(broken, c)
+				}
+			}
+			p.mu.Unlock()
+			for _, c := range broken {
+				c.Close()
+			}
+		}
+	}
+	n.Cut(a, b)
+}
 
 func (n *Net) setCut(a, b *Host, cut bool) {
 	n.mu.Lock()

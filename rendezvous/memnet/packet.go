@@ -56,6 +56,7 @@ func (c *packetConn) touch() {
 
 func (c *packetConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	for {
+		c.proc.run()
 		late, dl := c.rd.get()
 		c.mu.Lock()
 		switch {
@@ -79,6 +80,7 @@ func (c *packetConn) ReadFrom(b []byte) (int, net.Addr, error) {
 
 // WriteTo sends a packet; like UDP it says nothing of one that is lost.
 func (c *packetConn) WriteTo(b []byte, to net.Addr) (int, error) {
+	c.proc.run()
 	c.mu.Lock()
 	closed := c.closed
 	c.mu.Unlock()

@@ -23,6 +23,7 @@ type Proc struct {
 
 	mu     sync.Mutex
 	killed bool
+	halt   chan struct{} // not nil: stopped; closed when it goes on
 	open   map[io.Closer]struct{}
 }
 
@@ -43,6 +44,7 @@ func (p *Proc) Host() *Host { return p.host }
 func (p *Proc) Kill() {
 	p.mu.Lock()
 	p.killed = true
+	p.goOn()
 	open := make([]io.Closer, 0, len(p.open))
 	for c := range p.open {
 		open = append(open, c)
@@ -50,6 +52,44 @@ func (p *Proc) Kill() {
 	p.mu.Unlock()
 	for _, c := range open {
 		c.Close()
+	}
+}
+
+// Stop is SIGSTOP: the process's own calls stand still, while its kernel goes
+// on taking streams and data. Its goroutines run on until they call: a clock
+// that stands still as well has to be the caller's.
+func (p *Proc) Stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.halt == nil && !p.killed {
+		p.halt = make(chan struct{})
+	}
+}
+
+// Continue ends Stop.
+func (p *Proc) Continue() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.goOn()
+}
+
+func (p *Proc) goOn() {
+	if p.halt != nil {
+		close(p.halt)
+		p.halt = nil
+	}
+}
+
+// run returns while the process is not stopped.
+func (p *Proc) run() {
+	for {
+		p.mu.Lock()
+		halt := p.halt
+		p.mu.Unlock()
+		if halt == nil {
+			return
+		}
+		<-halt
 	}
 }
 
@@ -108,6 +148,7 @@ func (p *Proc) Listen(addr netip.AddrPort) (net.Listener, error) {
 func (p *Proc) Dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 	h, n := p.host, p.host.net
 	to := net.TCPAddrFromAddrPort(addr)
+	p.run()
 	if p.dead() {
 		return nil, dialError("tcp", to, net.ErrClosed)
 	}
