@@ -44,6 +44,24 @@ func (d describer) names(procs []rank.Proc) string {
 	return b.String()
 }
 
+// hosts lists the hosts of many processes, after a comma; nothing for few.
+func (d describer) hosts(procs []rank.Proc) string {
+	if len(procs) <= maxNamed {
+		return ""
+	}
+	var hosts []string
+	for _, p := range procs {
+		if host, _ := d.of(p); host != "" && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	more := ""
+	if n := len(hosts) - maxNamed; n > 0 {
+		hosts, more = hosts[:maxNamed], fmt.Sprintf(" and %d more", n)
+	}
+	return ", on " + strings.Join(hosts, ", ") + more
+}
+
 // about fills in who is concerned: one process with host and ranks, or several
 // with their ranks and, if they share one, their host.
 func (d describer) about(e *rank.Error, procs []rank.Proc) {

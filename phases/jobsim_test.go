@@ -22,16 +22,15 @@ type simJob struct {
 	events eventQueue
 	count  int
 	procs  []*simProc
-	root   *Root
 	sched  *Schedule
 	limits Limits
+	arity  int
 	begun  Time // when the first slot began
 
-	finish  *Output // OutFinish
-	reduced []Output
-	notes   []string
-	work    time.Duration // longest local work
-	delay   time.Duration // longest trip over one link
+	ends  []*simProc // roots that have finished, in order
+	notes []string
+	work  time.Duration // longest local work
+	delay time.Duration // longest trip over one link
 }
 
 type simProc struct {
@@ -49,8 +48,13 @@ type simProc struct {
 	exit     MemberOutput
 	exitAt   Time
 	epoch    int // changes when work is broken off
-	linkUp   Time
+	linkUp   map[rank.Proc]Time
 	linkDown map[rank.Proc]Time
+	root     *Root   // of process 0 and of successors
+	finish   *Output // OutFinish
+	reduced  []Output
+	search   bool // it looks for the root
+	summed   map[int32]bool
 	holds    func() // reports at once what a hold keeps back
 	noHold   bool   // a loss is known: holds end, and none begins
 }
@@ -106,12 +110,10 @@ func newSimJob(t testing.TB, seed uint64, procs, arity int, spec Spec) *simJob {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &simJob{
-		t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: storyStart, sched: sched, limits: storyLimits,
-		work: 500 * time.Millisecond, delay: 5 * time.Millisecond,
-	}
+	j := &simJob{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: storyStart, sched: sched, limits: storyLimits, arity: arity,
+		work: 500 * time.Millisecond, delay: 5 * time.Millisecond}
 	for p := range procs {
-		sp := &simProc{job: j, p: rank.Proc(p), parent: rank.NoProc, stuck: -1, linkDown: map[rank.Proc]Time{}}
+		sp := &simProc{job: j, p: rank.Proc(p), parent: rank.NoProc, stuck: -1, linkUp: map[rank.Proc]Time{}, linkDown: map[rank.Proc]Time{}, summed: map[int32]bool{}}
 		if p > 0 {
 			sp.parent = rank.Proc((p - 1) / arity)
 		}
@@ -125,7 +127,7 @@ func newSimJob(t testing.TB, seed uint64, procs, arity int, spec Spec) *simJob {
 			sp.subtree.Union(j.procs[c].subtree)
 		}
 	}
-	j.root = NewRoot(RootConfig{Procs: procs, Schedule: sched, Limits: j.limits, Merge: simMerge, Describe: storyHost})
+	j.procs[0].root = NewRoot(RootConfig{Procs: procs, Schedule: sched, Limits: j.limits, Merge: simMerge, Describe: storyHost})
 	for _, sp := range j.procs {
 		cfg := MemberConfig{Self: sp.p, Parent: sp.parent, Procs: procs, Schedule: sched, Limits: j.limits, Merge: simMerge, Describe: storyHost}
 		for _, c := range sp.children {
@@ -143,7 +145,7 @@ func newSimJob(t testing.TB, seed uint64, procs, arity int, spec Spec) *simJob {
 		sp.member = NewMember(cfg)
 		j.at(j.now, func() { sp.step(MemberInput{Kind: MTick}) })
 	}
-	j.after(20*time.Millisecond, func() { j.stepRoot(Input{Kind: InStart, TreeTime: 4 * j.delay}) })
+	j.after(20*time.Millisecond, func() { j.procs[0].stepRoot(Input{Kind: InStart, TreeTime: 4 * j.delay}) })
 	return j
 }
 
@@ -169,12 +171,12 @@ func (j *simJob) wire(m Message) Message {
 	return m
 }
 
-func (j *simJob) stepRoot(in Input) {
-	top := j.procs[0]
-	if top.dead || top.stopped || top.gone {
+func (s *simProc) stepRoot(in Input) {
+	j, top := s.job, s
+	if s.silent() {
 		return
 	}
-	for _, o := range j.root.Step(j.now, in) {
+	for _, o := range s.root.Step(j.now, in) {
 		switch o.Kind {
 		case OutDown:
 			if o.Msg.Type == Prepare && o.Msg.Seq == 0 {
@@ -183,16 +185,17 @@ func (j *simJob) stepRoot(in Input) {
 			m := j.wire(o.Msg)
 			j.at(j.now, func() { top.step(MemberInput{Kind: MFromParent, Msg: m}) })
 		case OutReduced:
-			j.reduced = append(j.reduced, o)
+			s.reduced = append(s.reduced, o)
 		case OutNote:
 			j.notes = append(j.notes, o.Text)
 		case OutWake:
-			j.at(o.At, func() { j.stepRoot(Input{Kind: InTick}) })
+			j.at(o.At, func() { s.stepRoot(Input{Kind: InTick}) })
 		case OutFinish:
-			if j.finish != nil {
+			if s.finish != nil {
 				j.t.Errorf("the root finished twice")
 			}
-			j.finish = &o
+			s.finish = &o
+			j.ends = append(j.ends, s)
 		}
 	}
 }
@@ -208,7 +211,8 @@ func (s *simProc) step(in MemberInput) {
 		switch o.Kind {
 		case MUp:
 			if s.parent == rank.NoProc {
-				j.stepRootLater(j.wire(o.Msg))
+				m := j.wire(o.Msg)
+				j.at(j.now, func() { s.stepRoot(Input{Kind: InMessage, Msg: m}) })
 				continue
 			}
 			s.sendUp(MemberInput{Kind: MFromChild, Proc: s.p, Msg: j.wire(o.Msg)})
@@ -229,6 +233,12 @@ func (s *simProc) step(in MemberInput) {
 			s.localWork(o.Kind, o.Seq, o.T, slot.Hold, in)
 		case MCollect:
 			s.epoch++
+			if o.All && s.summed[o.Seq] { // the work is over
+				body, _ := encodeRuns(SetOf(s.p))
+				in := MemberInput{Kind: MLocalSummary, Seq: o.Seq, Body: body}
+				j.at(j.now, func() { s.step(in) })
+				continue
+			}
 			if j.sched.At(o.Seq).Phase == Publish && !o.Abort {
 				got, err := decodeRuns(o.Msg.Body)
 				if err != nil || !got.Has(s.p) {
@@ -244,17 +254,65 @@ func (s *simProc) step(in MemberInput) {
 			if s.holds != nil {
 				j.at(j.now, s.holds)
 			}
+		case MReattach:
+			s.search = true
+			j.after(10*time.Millisecond, func() { s.look(j.now, o.Cause) })
 		case MNote:
 			j.t.Errorf("process %d: %s", s.p, o.Cause)
 		case MExit:
 			s.gone, s.exit, s.exitAt = true, o, j.now
-			s.closeLinks()
+			if o.Abandon {
+				s.closeLinks()
+			}
 		}
 	}
 }
 
-func (j *simJob) stepRootLater(m Message) {
-	j.at(j.now, func() { j.stepRoot(Input{Kind: InMessage, Msg: m}) })
+// look looks for the root: the lowest living process. What is stopped costs
+// time, who looks for the root itself is waited for.
+func (s *simProc) look(begun Time, cause *rank.Error) {
+	j := s.job
+	if s.silent() {
+		return
+	}
+	var gone ProcSet
+	for _, q := range j.procs[:s.p] {
+		switch {
+		case q.dead || q.gone:
+			gone.Add(q.p)
+			continue
+		case q.stopped && j.now < begun+int64(2*time.Second), q.search:
+			j.after(50*time.Millisecond, func() { s.look(begun, cause) })
+			return
+		case q.stopped:
+			gone.Add(q.p)
+			continue
+		case q.root == nil || !q.root.Admits(s.p):
+			if q.root == nil && j.now < begun+int64(3*time.Second) { // it may not know yet
+				j.after(50*time.Millisecond, func() { s.look(begun, cause) })
+				return
+			}
+			s.search = false
+			s.step(MemberInput{Kind: MGivenUp, Cause: rank.Errorf(rank.KindLost, "given up by process %d", q.p)})
+			return
+		}
+		s.search = false
+		s.parent = q.p
+		if !slices.Contains(q.children, s.p) {
+			q.children = append(q.children, s.p)
+		}
+		living := s.member.Living()
+		q.step(MemberInput{Kind: MChildJoined, Proc: s.p, Msg: Message{Covers: living}})
+		q.stepRoot(Input{Kind: InAttached, Proc: s.p, Msg: Message{Covers: living}, Cause: cause})
+		s.step(MemberInput{Kind: MAttached, Proc: q.p})
+		return
+	}
+	s.search = false
+	s.parent = rank.NoProc
+	s.root = NewRoot(RootConfig{Self: s.p, Procs: len(j.procs), Schedule: j.sched, Limits: j.limits, Merge: simMerge, Describe: storyHost,
+		Takeover: &Takeover{Seq: s.member.Seq(), Below: s.member.Living(), Lost: gone, Cause: cause}})
+	s.step(MemberInput{Kind: MTakeRoot})
+	s.stepRoot(Input{Kind: InStart})
 }
 
 // localWork ends in after some time from begin on, unless it is stuck or
@@ -266,6 +324,9 @@ func (s *simProc) localWork(kind MemberOutputKind, seq int32, begin Time, hold t
 	epoch := s.epoch
 	report := func() {
 		if s.epoch == epoch {
+			if in.Kind == MLocalSummary {
+				s.summed[seq] = true
+			}
 			s.step(in)
 		}
 	}
@@ -283,16 +344,20 @@ func (s *simProc) localWork(kind MemberOutputKind, seq int32, begin Time, hold t
 // sendUp and sendDown keep the order of their link.
 func (s *simProc) sendUp(in MemberInput) {
 	j := s.job
-	s.linkUp = max(s.linkUp, j.now+j.rng.Int64N(int64(j.delay)))
+	s.linkUp[s.parent] = max(s.linkUp[s.parent], j.now+j.rng.Int64N(int64(j.delay)))
 	to := j.procs[s.parent]
-	j.at(s.linkUp, func() { to.step(in) })
+	j.at(s.linkUp[s.parent], func() { to.step(in) })
 }
 
 func (s *simProc) sendDown(c rank.Proc, in MemberInput) {
 	j := s.job
 	s.linkDown[c] = max(s.linkDown[c], j.now+j.rng.Int64N(int64(j.delay)))
 	to := j.procs[c]
-	j.at(s.linkDown[c], func() { to.step(in) })
+	j.at(s.linkDown[c], func() {
+		if to.parent == s.p { // else it hangs below another one by now
+			to.step(in)
+		}
+	})
 }
 
 func (s *simProc) closeLinks() {
@@ -305,17 +370,22 @@ func (s *simProc) closeLinks() {
 	}
 }
 
-// stop makes a process mute with its links open, as SIGSTOP does. Sometimes
-// gossip and ping find out, and the root gives it up with all below it.
+// stop makes a process mute with its links open, as SIGSTOP does. When its
+// neighbours miss its pings they take it for lost.
 func (s *simProc) stop(found bool) {
 	j := s.job
 	s.stopped = true
 	if found {
 		j.at(j.now+int64(3*time.Second), func() {
-			j.stepRoot(Input{
-				Kind: InLost, Procs: slices.Collect(s.subtree.All()),
-				Cause: &rank.Error{Kind: rank.KindLost, Proc: s.p, Peer: rank.None, Text: "does not answer a ping"},
-			})
+			silent := &rank.Error{Kind: rank.KindLost, Proc: s.p, Peer: rank.None, Text: "does not answer a ping"}
+			if s.parent != rank.NoProc {
+				j.procs[s.parent].step(MemberInput{Kind: MChildLost, Proc: s.p, Cause: silent})
+			}
+			for _, c := range s.children {
+				if j.procs[c].parent == s.p {
+					j.procs[c].step(MemberInput{Kind: MParentLost, Cause: silent})
+				}
+			}
 		})
 	}
 }

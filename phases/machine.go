@@ -21,7 +21,10 @@ type Slot struct {
 // Limits are the deadlines of a job.
 type Limits struct {
 	Phase   time.Duration // from T (plus hold) to the last Done
-	Prepare time.Duration // from Prepare to the last Ready, and from Collect or Abort to the last Summary; > 0
+	Prepare time.Duration // from Prepare to the last Ready, and from Collect to the last Summary; > 0
+	Abort   time.Duration // from Abort to the last Summary; > 0
+	Orphans time.Duration // from a loss until those below it must have found the root again; > 0
+	Search  time.Duration // longest time that an orphan looks for the root; > 0
 	Margin  time.Duration // member's own deadline after the root's should have come
 	Lead    time.Duration // least distance between Go sent and T
 	MaxTime time.Duration // of the whole job, 0 = none
@@ -32,10 +35,11 @@ type InputKind uint8
 
 // Inputs of the root.
 const (
-	InStart   InputKind = iota + 1 // table sealed: begin the schedule
-	InMessage                      // ↑ message of its own process's member (the top of the tree): Msg
-	InLost                         // a process is known to be gone: Cause names it
-	InTick                         // the clock reached the last Wake
+	InStart    InputKind = iota + 1 // table sealed: begin the schedule
+	InMessage                       // ↑ message of its own process's member (the top of the tree): Msg
+	InLost                          // a process is known to be gone: Cause names it
+	InTick                          // the clock reached the last Wake
+	InAttached                      // an orphan has found its way here: Proc with the living below it (Covers of Msg); Cause: why it was lost
 )
 
 // Input of Root.Step.
@@ -43,6 +47,7 @@ type Input struct {
 	Kind     InputKind
 	Msg      Message
 	Cause    *rank.Error
+	Proc     rank.Proc     // InAttached
 	Procs    []rank.Proc   // InLost: the process and those that hang below it
 	TreeTime time.Duration // InStart: measured time of one trip down the tree
 }
@@ -87,6 +92,10 @@ const (
 	MParentLost                               // link to the parent closed: Cause
 	MCancel                                   // a signal, or a local fault that must end the job: Cause
 	MTick                                     // the clock reached the last Wake
+	MAttached                                 // after MReattach: the link to the root Proc stands, it is the parent from now on
+	MTakeRoot                                 // after MReattach: nobody below this process's number lives, it is the root from now on
+	MGivenUp                                  // after MReattach: the root has given this process up, or there is no way to it: Cause
+	MChildJoined                              // at the root process: orphan Proc is a child from now on, with Covers of Msg below it
 )
 
 // MemberInput of Member.Step.
@@ -106,15 +115,16 @@ type MemberOutputKind uint8
 
 // Outputs of a member.
 const (
-	MUp      MemberOutputKind = iota + 1 // send Msg to the parent (at the root process: to Root)
-	MDown                                // send Msg to every child, or to child Proc only if Proc ≥ 0; a child whose link is gone is left out
-	MPrepare                             // do the untimed work of Seq, then MLocalReady
-	MBegin                               // begin Seq at T (root's clock), then MLocalDone
-	MCollect                             // stop serving Seq, build the summary, then MLocalSummary; Msg.Body is the exchanged whole, Abort says whether work must be broken off
-	MWake                                // call Step with MTick at At
-	MExit                                // leave with Code; Cause says why
-	MLost                                // the processes in Msg.Covers are gone: end the hold of Seq and begin none, give up what waits for them; Cause
-	MNote                                // something odd that changes nothing: Cause, for -v
+	MUp       MemberOutputKind = iota + 1 // send Msg to the parent (at the root process: to Root)
+	MDown                                 // send Msg to every child, or to child Proc only if Proc ≥ 0; a child whose link is gone is left out
+	MPrepare                              // do the untimed work of Seq, then MLocalReady
+	MBegin                                // begin Seq at T (root's clock), then MLocalDone
+	MCollect                              // stop serving Seq, build the summary, then MLocalSummary; Msg.Body is the exchanged whole, Abort says whether work must be broken off, All whether earlier slots' summaries are wanted too
+	MWake                                 // call Step with MTick at At
+	MExit                                 // leave with Code; Cause says why; Abandon: without a goodbye, so that the neighbours take it for lost
+	MLost                                 // the processes in Msg.Covers are gone: end the hold of Seq and begin none, give up what waits for them; Cause
+	MNote                                 // something odd that changes nothing: Cause, for -v
+	MReattach                             // the parent is gone: find the root, or become it; then MAttached, MTakeRoot or MGivenUp
 )
 
 // MemberOutput of Member.Step.
@@ -126,6 +136,9 @@ type MemberOutput struct {
 	T     Time
 	At    Time
 	Abort bool
+	All   bool
 	Code  int
 	Cause *rank.Error
+
+	Abandon bool // MExit
 }

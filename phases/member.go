@@ -35,12 +35,21 @@ type MemberConfig struct {
 // its children, starts local work, and sends up one reply for its whole
 // living subtree. The clock of Step is the root's.
 //
-// Messages and ends of local work of another slot or state are stale and
-// ignored. Replies that speak for somebody already counted, or for somebody
+// Messages and ends of local work of another slot, state or epoch are stale
+// and ignored. Replies that speak for somebody already counted, or for somebody
 // outside the child's subtree, are refused with MNote.
+//
+// What a member does without a parent is in orphan.go.
 type Member struct {
 	cfg      MemberConfig
 	describe describer
+	parent   rank.Proc
+	orphan   bool      // the parent is lost, the root is looked for
+	held     []Message // Lost and Cancel that wait for a way up
+	epoch    int64     // of the replies
+	changed  bool      // children joined in this epoch: it will be replaced
+	ask      int32     // slot that replies are for; of an Abort it may be another than the own
+	given    *Message  // own reply of the state
 	state    State
 	slot     Slot
 	entry    Entry   // of the slot's phase
@@ -65,10 +74,12 @@ func NewMember(cfg MemberConfig) *Member {
 	m := &Member{
 		cfg:      cfg,
 		describe: cfg.Describe,
+		parent:   cfg.Parent,
 		below:    SetOf(cfg.Self),
 		progress: make([]progress, 1+len(cfg.Children)),
 		childAt:  make(map[rank.Proc]int, len(cfg.Children)),
 	}
+	m.cfg.Children = slices.Clone(cfg.Children)
 	for i, c := range cfg.Children {
 		m.below.Union(c.Subtree)
 		m.childAt[c.Proc] = i
@@ -100,9 +111,15 @@ func (m *Member) Step(now Time, in MemberInput) []MemberOutput {
 	case MChildLost:
 		m.childLost(in.Proc, in.Cause)
 	case MParentLost:
-		e := m.describe.lost(m.cfg.Parent, m.cfg.Self, m.slot.Phase, in.Cause)
-		e.Text += "; with it this process lost the way to the root"
-		m.leave(1, e)
+		m.parentLost(now, in.Cause)
+	case MAttached:
+		m.attached(now, in.Proc)
+	case MTakeRoot:
+		m.attached(now, rank.NoProc)
+	case MGivenUp:
+		m.abandon(m.describe.complete(in.Cause, m.slot.Phase))
+	case MChildJoined:
+		m.joined(in.Proc, in.Msg.Covers)
 	case MCancel:
 		m.cancel(in.Cause)
 	case MTick:
@@ -123,18 +140,25 @@ func (m *Member) fromParent(now Time, msg Message) {
 		m.prepare(now, msg)
 	case Go:
 		if m.state == Preparing && msg.Seq == m.slot.Seq {
+			m.down(msg)
 			m.begin(msg)
 		}
 	case Collect:
 		if m.state == Running && msg.Seq == m.slot.Seq {
+			m.collectDown(msg)
 			m.collect(now, msg)
 		}
+	case Resume:
+		m.resume(now, msg)
+	case Wait:
+		m.extend(now, m.cfg.Limits.Search)
+		m.down(msg)
 	case Abort:
 		m.abort(now, msg)
 	case Lost:
-		m.told(msg)
+		m.told(now, msg)
 	case Bye:
-		m.leave(msg.Code, msg.Cause)
+		m.leave(msg.Code, msg.Cause, false)
 	}
 }
 
@@ -146,6 +170,7 @@ func (m *Member) prepare(now Time, msg Message) {
 	}
 	m.slot = m.cfg.Schedule.At(msg.Seq)
 	m.entry, _ = Lookup(m.slot.Phase)
+	m.ask = msg.Seq
 	m.expect(Ready, Preparing)
 	m.deadlinesAfter(now, m.cfg.Limits.Prepare, "the go")
 	clear(m.progress)
@@ -159,13 +184,11 @@ func (m *Member) begin(msg Message) {
 	// The lead comes from the phase alone: a hold says nothing about how
 	// closely the job is watched.
 	m.flushAt = msg.T + int64(m.slot.Hold+m.cfg.Limits.Phase-flushLead(m.cfg.Limits.Phase))
-	m.down(msg)
 	m.emit(MemberOutput{Kind: MBegin, Seq: msg.Seq, T: msg.T})
 }
 
-func (m *Member) collect(now Time, msg Message) {
-	m.expect(Summary, Collecting)
-	m.deadlinesAfter(now, m.cfg.Limits.Prepare, "the next phase")
+// collectDown passes a Collect on, with what each child's subtree needs of it.
+func (m *Member) collectDown(msg Message) {
 	if m.entry.Exchange && m.cfg.Filter != nil {
 		for _, c := range m.cfg.Children {
 			if m.below.Has(c.Proc) {
@@ -176,7 +199,12 @@ func (m *Member) collect(now Time, msg Message) {
 	} else {
 		m.down(msg)
 	}
-	m.emit(MemberOutput{Kind: MCollect, Seq: msg.Seq, Msg: msg})
+}
+
+func (m *Member) collect(now Time, msg Message) {
+	m.expect(Summary, Collecting)
+	m.deadlinesAfter(now, m.cfg.Limits.Prepare, "the next phase")
+	m.emit(MemberOutput{Kind: MCollect, Seq: msg.Seq, Msg: msg, Abort: msg.Type == Resume})
 }
 
 // abort breaks the slot off. If its summary is under way already, that one
@@ -185,19 +213,25 @@ func (m *Member) abort(now Time, msg Message) {
 	if msg.Seq != m.slot.Seq || m.state != Preparing && m.state != Running {
 		return
 	}
-	m.expect(Summary, Aborting)
-	m.deadlinesAfter(now, m.cfg.Limits.Prepare, "the end of the job")
 	m.down(msg)
-	m.emit(MemberOutput{Kind: MCollect, Seq: msg.Seq, Msg: msg, Abort: true, Cause: msg.Cause})
+	m.breakOff(now, msg)
+}
+
+func (m *Member) breakOff(now Time, msg Message) {
+	m.expect(Summary, Aborting)
+	m.deadlinesAfter(now, m.cfg.Limits.Abort, "the end of the job")
+	m.extend(now, 0)
+	m.emit(MemberOutput{Kind: MCollect, Seq: m.slot.Seq, Msg: msg, Abort: true, All: msg.All, Cause: msg.Cause})
 }
 
 // told hears from the root that processes are gone. If this process is among
 // them, it was given up while it could not answer: it leaves.
-func (m *Member) told(msg Message) {
+func (m *Member) told(now Time, msg Message) {
 	if msg.Covers.Has(m.cfg.Self) {
-		m.leave(1, m.describe.complete(msg.Cause, m.slot.Phase))
+		m.abandon(m.describe.complete(msg.Cause, m.slot.Phase))
 		return
 	}
+	m.extend(now, 0)
 	m.below.Subtract(msg.Covers)
 	m.down(msg)
 	m.emit(MemberOutput{Kind: MLost, Seq: m.slot.Seq, Msg: msg, Cause: msg.Cause})
@@ -211,10 +245,13 @@ func (m *Member) fromChild(from rank.Proc, msg Message) {
 	}
 	switch msg.Type {
 	case Ready, Done, Summary:
-		if msg.Seq != m.slot.Seq || !m.waitsFor(msg.Type) {
+		if msg.Seq != m.ask || msg.Epoch != m.epoch || !m.waitsFor(msg.Type) {
 			return
 		}
 		if !m.cfg.Children[i].Subtree.Contains(msg.Covers) || !m.replies.take(from, m.stripped(msg)) {
+			if m.changed {
+				return // from before its subtree moved; it will be asked for again
+			}
 			e := rank.Errorf(rank.KindInternal,
 				"refused a %s: it speaks for processes already counted, for others than its own, or for nobody", msg.Type)
 			e.Proc = from
@@ -227,9 +264,10 @@ func (m *Member) fromChild(from rank.Proc, msg Message) {
 			m.progress[1+i] = progress{msg.Done, msg.Total}
 		}
 	case Lost:
-		gone := m.cfg.Children[i].Subtree.Clone()
-		gone.Intersect(msg.Covers)
-		m.lose(gone, msg.Cause)
+		lost, orphans := msg.Covers.Clone(), msg.Orphans.Clone()
+		lost.Intersect(m.cfg.Children[i].Subtree)
+		orphans.Intersect(m.cfg.Children[i].Subtree)
+		m.lose(lost, orphans, msg.Cause)
 	case Cancel:
 		m.up(Message{Type: Cancel, Seq: msg.Seq, Cause: msg.Cause})
 	}
@@ -249,7 +287,7 @@ func (m *Member) local(t Type, in MemberInput) {
 		return
 	}
 	m.own = true
-	msg := Message{Type: t, Seq: in.Seq, Covers: SetOf(m.cfg.Self), Failed: in.Failed, Body: in.Body}
+	msg := Message{Type: t, Seq: m.ask, Covers: SetOf(m.cfg.Self), Failed: in.Failed, Body: in.Body}
 	if in.Cause != nil {
 		c := *in.Cause
 		if c.Proc == rank.NoProc {
@@ -257,7 +295,9 @@ func (m *Member) local(t Type, in MemberInput) {
 		}
 		msg.Cause = m.describe.complete(&c, m.slot.Phase)
 	}
-	m.replies.take(m.cfg.Self, m.stripped(msg))
+	msg = m.stripped(msg)
+	m.given = &msg
+	m.replies.take(m.cfg.Self, msg)
 	m.forward()
 }
 
@@ -281,20 +321,25 @@ func (m *Member) childLost(child rank.Proc, why *rank.Error) {
 	if !known || !m.below.Has(child) {
 		return
 	}
-	m.lose(m.cfg.Children[i].Subtree.Clone(),
+	m.lose(SetOf(child), m.cfg.Children[i].Subtree.Clone(),
 		m.describe.lost(child, m.cfg.Self, m.slot.Phase, why))
 }
 
-// lose reports those of gone that were not known to be lost; replies no longer
-// wait for them.
-func (m *Member) lose(gone ProcSet, cause *rank.Error) {
-	gone.Intersect(m.below)
-	gone.Subtract(SetOf(m.cfg.Self))
-	if gone.Len() == 0 {
+// lose reports those of lost and orphans that were not known to be gone from
+// below; replies no longer wait for them here: orphans go to the root.
+func (m *Member) lose(lost, orphans ProcSet, cause *rank.Error) {
+	self := SetOf(m.cfg.Self)
+	lost.Intersect(m.below)
+	lost.Subtract(self)
+	orphans.Intersect(m.below)
+	orphans.Subtract(self)
+	orphans.Subtract(lost)
+	if lost.Len() == 0 && orphans.Len() == 0 {
 		return
 	}
-	m.below.Subtract(gone)
-	m.up(Message{Type: Lost, Seq: m.slot.Seq, Covers: gone, Cause: cause})
+	m.below.Subtract(lost)
+	m.below.Subtract(orphans)
+	m.up(Message{Type: Lost, Seq: m.slot.Seq, Covers: lost, Orphans: orphans, Cause: cause})
 	m.forward()
 }
 
@@ -308,18 +353,20 @@ func (m *Member) cancel(cause *rank.Error) {
 	if c.Kind == rank.KindCancelled {
 		m.signals++
 		if m.signals > 1 {
-			m.leave(rank.ExitCode(c), c)
+			m.leave(rank.ExitCode(c), c, true)
 			return
 		}
 	}
 	m.up(Message{Type: Cancel, Seq: m.slot.Seq, Cause: c})
 }
 
-// leave ends the machine; the children end with the same code and cause.
-func (m *Member) leave(code int, cause *rank.Error) {
+// leave ends the machine; the children end with the same code and cause. Who
+// leaves of its own accord does so without a goodbye, so that its parent hears
+// of a loss.
+func (m *Member) leave(code int, cause *rank.Error, own bool) {
 	m.state, m.final, m.flushAt = Finished, 0, 0
 	m.down(Message{Type: Bye, Seq: m.slot.Seq, Code: code, Cause: cause})
-	m.emit(MemberOutput{Kind: MExit, Seq: m.slot.Seq, Code: code, Cause: cause})
+	m.emit(MemberOutput{Kind: MExit, Seq: m.slot.Seq, Code: code, Cause: cause, Abandon: own})
 }
 
 func (m *Member) waitsFor(t Type) bool {
@@ -328,7 +375,7 @@ func (m *Member) waitsFor(t Type) bool {
 
 func (m *Member) expect(t Type, state State) {
 	m.replies = replies{typ: t}
-	m.state, m.own = state, false
+	m.state, m.own, m.given = state, false, nil
 }
 
 // deadlinesAfter sets the own deadlines of a state that the root ends within
@@ -352,7 +399,7 @@ func (m *Member) forward() {
 		return
 	}
 	r.closed = done
-	msg := Message{Type: r.typ, Seq: m.slot.Seq, Covers: r.fresh, Failed: r.failed, Cause: r.cause}
+	msg := Message{Type: r.typ, Seq: m.ask, Epoch: m.epoch, Covers: r.fresh, Failed: r.failed, Cause: r.cause}
 	body, err := r.merged(m.slot, m.cfg.Merge)
 	if err != nil {
 		c := *rank.AsError(err, rank.KindInternal)
@@ -372,13 +419,13 @@ func (m *Member) checkDeadlines(now Time) {
 	if m.final == 0 || now < m.final {
 		return
 	}
-	m.leave(1, m.silence())
+	m.leave(1, m.silence(), true)
 }
 
 // silence is the cause of the own deadline: who should have spoken.
 func (m *Member) silence() *rank.Error {
 	e := &rank.Error{Kind: rank.KindTimeout, Peer: rank.None, Phase: string(m.slot.Phase)}
-	silent := m.cfg.Parent
+	silent := m.parent
 	if silent == rank.NoProc { // the root machine is in this very process
 		silent = m.cfg.Self
 	}
@@ -399,7 +446,16 @@ func (m *Member) silence() *rank.Error {
 	return e
 }
 
-func (m *Member) up(msg Message) { m.emit(MemberOutput{Kind: MUp, Msg: msg}) }
+// up sends to the parent. Without one, what tells of the living is asked for
+// again later, and what tells of the lost waits.
+func (m *Member) up(msg Message) {
+	switch {
+	case !m.orphan:
+		m.emit(MemberOutput{Kind: MUp, Msg: msg})
+	case msg.Type == Lost || msg.Type == Cancel:
+		m.held = append(m.held, msg)
+	}
+}
 
 func (m *Member) down(msg Message) {
 	if len(m.cfg.Children) > 0 {

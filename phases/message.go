@@ -15,13 +15,15 @@ const (
 	Collect                  // ↓ everybody is done: stop serving, report; Body: the exchanged whole
 	Summary                  // ↑ Body: merged collect.Summary; Failed, Cause of what was found while collecting (a leak)
 	Progress                 // ↑ done/total so far, only for the display
-	Lost                     // ↑ the processes in Covers are gone: Cause. ↓ the same, told to everybody: holds end
+	Lost                     // ↑ the processes in Covers are gone: Cause; those in Orphans lost their way to the root with them. ↓ Covers and Cause, told to everybody: holds end
 	Cancel                   // ↑ somebody got a signal: Cause
 	Abort                    // ↓ end the running slot now and send Summary; Cause is the first cause
+	Resume                   // ↓ the tree has changed, without those in Covers: slot Seq stands at Of (Go, Collect or Abort), and everybody's reply to it is asked for again, under a new Epoch
+	Wait                     // ↓ the way to the root is lost and looked for: be patient
 	Bye                      // ↓ the job is over: exit with Code
 )
 
-var typeNames = [...]string{"", "prepare", "ready", "go", "done", "collect", "summary", "progress", "lost", "cancel", "abort", "bye"}
+var typeNames = [...]string{"", "prepare", "ready", "go", "done", "collect", "summary", "progress", "lost", "cancel", "abort", "resume", "wait", "bye"}
 
 func (t Type) String() string {
 	if int(t) < len(typeNames) {
@@ -42,4 +44,11 @@ type Message struct {
 	Code   int         `msgpack:"x,omitempty"` // ↓ Bye
 	Cause  *rank.Error `msgpack:"e,omitempty"`
 	Body   []byte      `msgpack:"b,omitempty"`
+
+	// After a loss replies are asked for again; those of an earlier epoch no
+	// longer count, so that nobody is counted twice however the tree changed.
+	Epoch   int64   `msgpack:"o,omitempty"` // ↑ Ready, Done, Summary; ↓ Resume
+	Of      Type    `msgpack:"r,omitempty"` // ↓ Resume: Go, Collect or Abort
+	All     bool    `msgpack:"a,omitempty"` // ↓ Resume of Abort: send the summaries of all slots that are still at hand, the root has none
+	Orphans ProcSet `msgpack:"w,omitempty"` // ↑ Lost
 }

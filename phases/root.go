@@ -19,6 +19,8 @@ type RootConfig struct {
 	Merge    MergeFunc // needed when incomplete replies have to be put together
 	// Describe names the host and the ranks of a process; may be nil.
 	Describe func(rank.Proc) (host string, ranks []rank.Rank)
+	// Takeover makes this root the successor of a lost one; nil at process 0.
+	Takeover *Takeover
 }
 
 // Root decides for the whole job. See the package comment for its states.
@@ -26,6 +28,8 @@ type RootConfig struct {
 // Replies of another slot or of another state are stale and ignored without a
 // word: they are what a late process sends after the root has gone on. Replies
 // that speak for a process already counted are refused with a note.
+//
+// What it does about those whose way to it was lost is in regroup.go.
 type Root struct {
 	cfg      RootConfig
 	describe describer
@@ -42,9 +46,18 @@ type Root struct {
 	cause    *rank.Error
 	fault    *rank.Error // first failure that did not stop the job
 	failed   []phaseFailures
-	done     int64
-	total    int64
-	out      []Output
+	fresh    int64 // failures told in the running state: told again after a Resume
+
+	orphans   ProcSet // alive, on their way here
+	orphansBy Time    // when those still missing are given up
+	doubted   ProcSet // an orphan says that they are lost, nobody else has yet
+	regrouped bool    // somebody was attached since the last Resume
+	ending    bool    // all is decided, only orphans are waited for
+	epoch     int64
+	all       bool // a successor: asks for the summaries of all slots
+	done      int64
+	total     int64
+	out       []Output
 }
 
 type phaseFailures struct {
@@ -54,7 +67,7 @@ type phaseFailures struct {
 
 // NewRoot makes the machine. It waits for InStart.
 func NewRoot(cfg RootConfig) *Root {
-	return &Root{cfg: cfg, describe: cfg.Describe, alive: Full(cfg.Procs)}
+	return &Root{cfg: cfg, describe: cfg.Describe, alive: Full(cfg.Procs), epoch: int64(cfg.Self) << 32}
 }
 
 // Slot is the slot under way, or the last one; ok is false before the first.
@@ -62,7 +75,7 @@ func (r *Root) Slot() (slot Slot, ok bool) { return r.slot, r.slot.Phase != "" }
 
 // Waiting is the set of processes whose reply is missing now; a copy.
 func (r *Root) Waiting() ProcSet {
-	if r.state == Idle || r.state == Finished {
+	if r.state == Idle || r.state == Finished || r.ending {
 		return nil
 	}
 	s := r.alive.Clone()
@@ -87,7 +100,9 @@ func (r *Root) Step(now Time, in Input) []Output {
 	case InMessage:
 		r.message(now, in.Msg)
 	case InLost:
-		r.lose(now, SetOf(in.Procs...), in.Cause)
+		r.lose(now, SetOf(in.Procs...), nil, in.Cause)
+	case InAttached:
+		r.attach(now, in.Proc, in.Msg.Covers, in.Cause)
 	}
 	r.checkDeadlines(now)
 	r.setWake()
@@ -109,17 +124,21 @@ func (r *Root) begin(now Time, treeTime time.Duration) {
 		}
 		r.jobEnd = began + int64(r.cfg.Limits.MaxTime)
 	}
+	if r.cfg.Takeover != nil {
+		r.takeOver(now, *r.cfg.Takeover)
+		return
+	}
 	r.prepare(now, 0)
 }
 
 func (r *Root) message(now Time, m Message) {
 	switch m.Type {
 	case Lost:
-		r.lose(now, m.Covers.Clone(), m.Cause)
+		r.lose(now, m.Covers.Clone(), m.Orphans.Clone(), m.Cause)
 	case Cancel:
 		r.stop(now, m.Cause)
 	case Ready, Done, Summary:
-		if m.Seq == r.slot.Seq && r.waitsFor(m.Type) && r.take(m) {
+		if m.Seq == r.slot.Seq && m.Epoch == r.epoch && r.waitsFor(m.Type) && r.take(m) {
 			r.advance(now)
 		}
 	case Progress:
@@ -130,6 +149,9 @@ func (r *Root) message(now Time, m Message) {
 }
 
 func (r *Root) waitsFor(t Type) bool {
+	if r.ending {
+		return false
+	}
 	switch r.state {
 	case Preparing, Running, Collecting, Aborting:
 		return r.replies.typ == t
@@ -142,16 +164,19 @@ func (r *Root) take(m Message) bool {
 		r.note("refused a %s of slot %d (%s): it speaks for processes already counted, or for nobody", m.Type, m.Seq, r.slot.Phase)
 		return false
 	}
-	if m.Failed > 0 {
-		r.countFailed(m.Failed)
-	}
+	r.fresh += m.Failed
 	if m.Cause != nil && r.fault == nil {
 		r.fault = r.describe.complete(m.Cause, r.slot.Phase)
 	}
 	return true
 }
 
-func (r *Root) countFailed(n int64) {
+// countFailed keeps what the replies of a state that is over have told.
+func (r *Root) countFailed() {
+	n := r.fresh
+	if r.fresh = 0; n == 0 {
+		return
+	}
 	i := slices.IndexFunc(r.failed, func(f phaseFailures) bool { return f.phase == r.slot.Phase })
 	if i < 0 {
 		i = len(r.failed)
@@ -162,12 +187,19 @@ func (r *Root) countFailed(n int64) {
 
 // expect starts to wait for one kind of reply of everybody alive.
 func (r *Root) expect(t Type, state State, deadline Time) {
+	r.countFailed()
 	r.replies = replies{typ: t}
 	r.state, r.deadline = state, deadline
+	if state != Preparing {
+		r.awaitOrphans()
+	}
 }
 
 // advance goes on when everybody alive has replied.
 func (r *Root) advance(now Time) {
+	if r.ending {
+		return
+	}
 	switch r.state {
 	case Preparing, Running, Collecting, Aborting:
 	default:
@@ -188,6 +220,7 @@ func (r *Root) advance(now Time) {
 }
 
 func (r *Root) prepare(now Time, seq int32) {
+	r.countFailed()
 	if seq >= r.cfg.Schedule.Len() {
 		r.finish()
 		return
@@ -221,6 +254,7 @@ func (r *Root) collect(now Time) {
 }
 
 // reduced hands out the summary of the slot, whole or not, and goes on.
+// A successor's summary has all slots that were at hand.
 func (r *Root) reduced(now Time) {
 	merged, err := r.replies.merged(r.slot, r.cfg.Merge)
 	if err != nil {
@@ -239,34 +273,17 @@ func (r *Root) reduced(now Time) {
 	r.prepare(now, r.slot.Seq+1)
 }
 
-// lose takes processes out of the job. Without a slot under way the job ends
-// at once; otherwise the slot ends among the living.
-func (r *Root) lose(now Time, procs ProcSet, cause *rank.Error) {
-	procs.Intersect(r.alive)
-	procs.Subtract(SetOf(r.cfg.Self))
-	if procs.Len() == 0 {
-		return
-	}
-	r.alive.Subtract(procs)
-	cause = r.describe.complete(cause, r.slot.Phase)
-	r.blame(cause)
-	switch r.state {
-	case Idle, Preparing:
-		r.finish()
-	default:
-		r.down(Message{Type: Lost, Seq: r.slot.Seq, Covers: procs, Cause: cause})
-		r.advance(now)
-	}
-}
-
 // stop breaks the job off: a signal, --max-time, a deadline, a local fault.
 func (r *Root) stop(now Time, cause *rank.Error) {
+	if r.ending {
+		return
+	}
 	r.blame(r.describe.complete(cause, r.slot.Phase))
 	switch r.state {
 	case Idle:
 		r.finish()
 	case Preparing, Running:
-		r.expect(Summary, Aborting, now+int64(r.cfg.Limits.Prepare))
+		r.expect(Summary, Aborting, now+int64(r.cfg.Limits.Abort))
 		r.down(Message{Type: Abort, Seq: r.slot.Seq, Cause: r.cause})
 	case Collecting, Aborting:
 		// The summaries are on their way, and the job ends with them.
@@ -280,17 +297,20 @@ func (r *Root) blame(cause *rank.Error) {
 	case r.cause == nil:
 		r.cause = cause
 	case cause.Kind == rank.KindCancelled && r.cause.Kind == rank.KindCancelled:
+	case cause.Kind == rank.KindLost && r.cause.Kind == rank.KindLost && cause.Proc == r.cause.Proc && cause.Proc != rank.NoProc:
+		// The same loss, seen from another side.
 	default:
 		r.note("then %s", cause)
 	}
 }
 
 func (r *Root) checkDeadlines(now Time) {
-	if r.jobEnd > 0 && now >= r.jobEnd && r.state != Finished {
+	if r.jobEnd > 0 && now >= r.jobEnd && r.state != Finished && !r.ending {
 		r.jobEnd = 0
 		r.stop(now, rank.Errorf(rank.KindTimeout, "the job did not end within --max-time %s", r.cfg.Limits.MaxTime))
 	}
-	if r.deadline == 0 || now < r.deadline || r.state == Finished {
+	r.giveUpOrphans(now)
+	if r.deadline == 0 || now < r.deadline || r.state == Finished || r.ending {
 		return
 	}
 	limits := r.cfg.Limits
@@ -322,9 +342,14 @@ func (r *Root) checkDeadlines(now Time) {
 	}
 }
 
-// finish ends the job. OutFinish comes first, so that a shell that leaves on
-// Bye has heard it.
+// finish ends the job, as soon as no orphan is on its way that would miss the
+// Bye. OutFinish comes first, so that a shell that leaves on Bye has heard it.
 func (r *Root) finish() {
+	r.ending = true
+	if r.orphans.Len()+r.doubted.Len() > 0 {
+		r.down(Message{Type: Wait, Seq: r.slot.Seq})
+		return
+	}
 	partial := r.cause != nil
 	cause := r.cause
 	if cause == nil {
@@ -337,7 +362,7 @@ func (r *Root) finish() {
 	if cause != nil {
 		code = rank.ExitCode(cause)
 	}
-	r.state, r.deadline, r.jobEnd = Finished, 0, 0
+	r.state, r.deadline, r.jobEnd, r.orphansBy = Finished, 0, 0, 0
 	r.out = append(r.out, Output{Kind: OutFinish, Code: code, Cause: cause, Partial: partial})
 	r.down(Message{Type: Bye, Seq: r.slot.Seq, Code: code, Cause: cause})
 }
@@ -368,6 +393,12 @@ func (r *Root) note(format string, args ...any) {
 
 func (r *Root) setWake() {
 	at := r.deadline
+	if r.ending {
+		at = 0
+	}
+	if r.orphansBy > 0 && (at == 0 || r.orphansBy < at) {
+		at = r.orphansBy
+	}
 	if r.jobEnd > 0 && (at == 0 || r.jobEnd < at) {
 		at = r.jobEnd
 	}

@@ -37,13 +37,23 @@ func DefaultSpec() Spec {
 	}
 }
 
-// Limits are the deadlines that follow from the spec. Untimed work gets as
-// long as a phase but at most 10 s, because the same limit bounds the wait for
-// summaries after an abort.
+// Limits are the deadlines that follow from the spec. Untimed work and the
+// summaries of a whole slot get as long as a phase but at most 10 s. After the
+// first cause the job ends within
+//
+//	what is left of the phase (at most hold + phase timeout)
+//	+ 8 s to find the root, if the root itself is lost
+//	+ 3 s for orphans to come back, if an inner process is lost
+//	+ 2 s for the summaries
+//
+// and a process that hears nothing of it leaves 2 s later.
 func (s Spec) Limits() Limits {
 	return Limits{
 		Phase:   s.PhaseTimeout,
 		Prepare: min(s.PhaseTimeout, 10*time.Second),
+		Abort:   2 * time.Second,
+		Orphans: 3 * time.Second,
+		Search:  8 * time.Second,
 		Margin:  2 * time.Second,
 		Lead:    10 * time.Millisecond,
 		MaxTime: s.MaxTime,

@@ -17,7 +17,8 @@ import (
 // the beginning of the story.
 const storyStart = Time(1_000_000 * time.Second)
 
-var storyLimits = Limits{Phase: 10 * time.Second, Prepare: 4 * time.Second, Margin: 2 * time.Second, Lead: 10 * time.Millisecond}
+var storyLimits = Limits{Phase: 10 * time.Second, Prepare: 4 * time.Second, Abort: 2 * time.Second, Orphans: 3 * time.Second, Search: 8 * time.Second,
+	Margin: 2 * time.Second, Lead: 10 * time.Millisecond}
 
 // storyHost puts two processes on a host, two ranks in each.
 func storyHost(p rank.Proc) (string, []rank.Rank) {
@@ -167,6 +168,18 @@ func formatMessage(m Message) string {
 	if len(m.Covers) > 0 {
 		fmt.Fprintf(&b, " covers %s", formatProcs(m.Covers))
 	}
+	if len(m.Orphans) > 0 {
+		fmt.Fprintf(&b, " orphans %s", formatProcs(m.Orphans))
+	}
+	if m.Epoch != 0 {
+		fmt.Fprintf(&b, " epoch %d", m.Epoch)
+	}
+	if m.Of != 0 {
+		fmt.Fprintf(&b, " of %s", m.Of)
+	}
+	if m.All {
+		b.WriteString(" with all slots")
+	}
 	if m.Failed != 0 {
 		fmt.Fprintf(&b, " failed %d", m.Failed)
 	}
@@ -194,6 +207,12 @@ func (a args) message(t testing.TB, typ Type, procs string) Message {
 	}
 	if procs != "" {
 		m.Covers = parseProcs(t, procs)
+	}
+	m.Epoch = a.int(t, "epoch")
+	m.Of, _ = typeByName(a["of"])
+	_, m.All = a["all"]
+	if o, ok := a["orphans"]; ok {
+		m.Orphans = parseProcs(t, o)
 	}
 	if _, ok := a["at"]; ok {
 		m.T = storyStart + int64(a.duration(t, "at", 0))
@@ -224,6 +243,21 @@ func TestRootStories(t *testing.T) {
 			}
 			var in Input
 			switch d.Cmd {
+			case "take-over": // a successor instead of process 0
+				now = storyStart
+				root = NewRoot(RootConfig{Self: rank.Proc(a.int(t, "self")), Procs: int(a.int(t, "procs")), Schedule: a.schedule(t), Limits: storyLimits,
+					Merge: storyMerge, Describe: storyHost,
+					Takeover: &Takeover{Seq: int32(a.int(t, "seq")), Below: parseProcs(t, a["below"]), Lost: parseProcs(t, a["lost"]), Cause: a.cause(t)}})
+				return ""
+			case "attached":
+				p, err := strconv.Atoi(word(0))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !root.Admits(rank.Proc(p)) {
+					return "refused"
+				}
+				in = Input{Kind: InAttached, Proc: rank.Proc(p), Msg: Message{Covers: parseProcs(t, word(1))}, Cause: a.cause(t)}
 			case "new":
 				l := storyLimits
 				l.MaxTime = a.duration(t, "max-time", 0)
@@ -350,6 +384,14 @@ func TestMemberStories(t *testing.T) {
 				in.Kind, in.Proc = MChildLost, number(word(0))
 			case "parent-lost":
 				in.Kind = MParentLost
+			case "attached":
+				in.Kind, in.Proc = MAttached, number(word(0))
+			case "take-root":
+				in.Kind = MTakeRoot
+			case "given-up":
+				in.Kind = MGivenUp
+			case "joined":
+				in.Kind, in.Proc, in.Msg.Covers = MChildJoined, number(word(0)), parseProcs(t, word(1))
 			case "cancel":
 				in.Kind = MCancel
 			case "state":
@@ -376,17 +418,26 @@ func TestMemberStories(t *testing.T) {
 				case MBegin:
 					fmt.Fprintf(&b, "begin %d at %s\n", o.Seq, since(o.T))
 				case MCollect:
-					fmt.Fprintf(&b, "collect %d body %s abort %v\n", o.Seq, o.Msg.Body, o.Abort)
+					fmt.Fprintf(&b, "collect %d body %s abort %v", o.Seq, o.Msg.Body, o.Abort)
+					if o.All {
+						b.WriteString(", all slots")
+					}
+					b.WriteByte('\n')
 				case MWake:
 					fmt.Fprintf(&b, "wake at %s\n", since(o.At))
 				case MExit:
 					fmt.Fprintf(&b, "exit with %d", o.Code)
+					if o.Abandon {
+						b.WriteString(" without a goodbye")
+					}
 					if o.Cause != nil {
 						fmt.Fprintf(&b, ": %s", o.Cause)
 					}
 					b.WriteByte('\n')
 				case MLost:
 					fmt.Fprintf(&b, "gone: %s\n", formatProcs(o.Msg.Covers))
+				case MReattach:
+					fmt.Fprintf(&b, "look for the root: %s\n", o.Cause)
 				case MNote:
 					fmt.Fprintf(&b, "note: %s\n", o.Cause)
 				}

@@ -19,13 +19,13 @@ const (
 )
 
 const (
-	wireVersion   = 1
-	messageFields = 11
+	wireVersion   = 2
+	messageFields = 15
 	causeFields   = 9
 )
 
 // EncodeMessage makes the wire form: a msgpack array of version, type, seq, T,
-// covers, failed, done, total, code, cause, body. Covers travel as runs (gap,
+// covers, failed, done, total, code, cause, body, epoch, of, all, orphans. Sets travel as runs (gap,
 // length, gap, length … as unsigned varints), because the sets of a tree are
 // few runs: 100,000 processes take some bytes, not 12 KB. A cause's Err is
 // flattened into its text.
@@ -40,7 +40,11 @@ func EncodeMessage(m Message) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(m.Body)+len(covers) > MaxMessageBytes-(1<<16) {
+	orphans, err := encodeRuns(m.Orphans)
+	if err != nil {
+		return nil, err
+	}
+	if len(m.Body)+len(covers)+len(orphans) > MaxMessageBytes-(1<<16) {
 		return nil, rank.Errorf(rank.KindInternal, "%s message of slot %d is too large: %d bytes, at most %d", m.Type, m.Seq, len(m.Body), MaxMessageBytes)
 	}
 	err = first(
@@ -56,6 +60,10 @@ func EncodeMessage(m Message) ([]byte, error) {
 		e.EncodeInt(int64(m.Code)),
 		encodeCause(e, m.Cause),
 		e.EncodeBytes(m.Body),
+		e.EncodeInt(m.Epoch),
+		e.EncodeUint(uint64(m.Of)),
+		e.EncodeBool(m.All),
+		e.EncodeBytes(orphans),
 	)
 	if err != nil {
 		return nil, err
@@ -111,7 +119,7 @@ func first(errs ...error) error {
 // DecodeMessage reads what EncodeMessage wrote. Anything else (another
 // version, unknown types, sizes beyond the bounds, bytes left over) is an
 // error of KindRejected; it never panics and never allocates more than the
-// input's length asks for, plus 128 KiB for the covers.
+// input's length asks for, plus 128 KiB for each set.
 func DecodeMessage(b []byte) (Message, error) {
 	m, err := decodeMessage(b)
 	if err != nil {
@@ -141,11 +149,18 @@ func decodeMessage(b []byte) (Message, error) {
 	m.Code = int(d.int(0, 255))
 	m.Cause = d.cause()
 	m.Body = d.bytes()
+	m.Epoch = d.int(0, 1<<63-1)
+	m.Of = Type(d.int(0, int64(Bye)))
+	m.All = d.bool()
+	orphans := d.bytes()
 	if d.err == nil && r.Len() > 0 {
 		d.err = fmt.Errorf("%d bytes left over", r.Len())
 	}
 	if d.err == nil {
 		m.Covers, d.err = decodeRuns(covers)
+	}
+	if d.err == nil {
+		m.Orphans, d.err = decodeRuns(orphans)
 	}
 	return m, d.err
 }
@@ -179,6 +194,15 @@ func (r *reader) int(low, high int64) int64 {
 		err = fmt.Errorf("%d is not in %d..%d", v, low, high)
 	}
 	r.err = err
+	return v
+}
+
+func (r *reader) bool() bool {
+	if r.err != nil {
+		return false
+	}
+	var v bool
+	v, r.err = r.d.DecodeBool()
 	return v
 }
 

@@ -24,6 +24,7 @@ var sameMessage = cmp.Options{
 
 func drawMessage(t *rapid.T) Message {
 	covers, _ := drawSet(t, "covers")
+	orphans, _ := drawSet(t, "orphans")
 	m := Message{
 		Type:   Type(rapid.IntRange(int(Prepare), int(Bye)).Draw(t, "type")),
 		Seq:    rapid.Int32Range(-1, 1<<31-1).Draw(t, "seq"),
@@ -34,6 +35,11 @@ func drawMessage(t *rapid.T) Message {
 		Total:  rapid.Int64Range(0, 1<<62).Draw(t, "total"),
 		Code:   rapid.IntRange(0, 255).Draw(t, "code"),
 		Body:   rapid.SliceOf(rapid.Byte()).Draw(t, "body"),
+
+		Epoch:   rapid.Int64Range(0, 1<<62).Draw(t, "epoch"),
+		Of:      Type(rapid.IntRange(0, int(Bye)).Draw(t, "of")),
+		All:     rapid.Bool().Draw(t, "all"),
+		Orphans: orphans,
 	}
 	if rapid.Bool().Draw(t, "has cause") {
 		text := rapid.StringMatching(`[a-z :]{0,30}`)
@@ -132,7 +138,7 @@ func TestDecodeRefuses(t *testing.T) {
 		return c
 	}
 	with := func(change func(m []any)) []byte {
-		m := []any{1, 1, 0, 0, []byte{}, 0, 0, 0, 0, nil, []byte{}}
+		m := []any{2, 1, 0, 0, []byte{}, 0, 0, 0, 0, nil, []byte{}, 0, 0, false, []byte{}}
 		change(m)
 		return raw(t, m...)
 	}
@@ -142,10 +148,10 @@ func TestDecodeRefuses(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"empty":              nil,
 		"garbage":            []byte("GET / HTTP/1.1\r\n"),
-		"too few fields":     raw(t, 1, 1),
-		"version":            with(func(m []any) { m[0] = 2 }),
+		"too few fields":     raw(t, 2, 1),
+		"version":            with(func(m []any) { m[0] = 1 }),
 		"type 0":             with(func(m []any) { m[1] = 0 }),
-		"unknown type":       with(func(m []any) { m[1] = 12 }),
+		"unknown type":       with(func(m []any) { m[1] = int(Bye) + 1 }),
 		"seq":                with(func(m []any) { m[2] = -2 }),
 		"failed":             with(func(m []any) { m[5] = -1 }),
 		"code":               with(func(m []any) { m[8] = 256 }),
@@ -159,6 +165,10 @@ func TestDecodeRefuses(t *testing.T) {
 		"cause text":         with(func(m []any) { m[9] = cause(func(c []any) { c[7] = strings.Repeat("x", maxCauseText+1) }) }),
 		"cause ranks":        with(func(m []any) { m[9] = cause(func(c []any) { c[8] = make([]int, maxCauseRanks+1) }) }),
 		"cause fields":       with(func(m []any) { m[9] = []int{1} }),
+		"epoch":              with(func(m []any) { m[11] = -1 }),
+		"of":                 with(func(m []any) { m[12] = int(Bye) + 1 }),
+		"all":                with(func(m []any) { m[13] = 1 }),
+		"orphans cut":        with(func(m []any) { m[14] = []byte{0x80} }),
 		"body announced 4GB": append(with(func(m []any) { m[10] = 0 })[:11], 0xc6, 0xff, 0xff, 0xff, 0xff),
 	} {
 		_, err := DecodeMessage(b)
@@ -173,6 +183,8 @@ func FuzzDecodeMessage(f *testing.F) {
 	for _, m := range []Message{
 		{Type: Prepare, Seq: 3},
 		{Type: Go, Seq: 1, T: 1 << 60},
+		{Type: Resume, Seq: 1, Epoch: 3<<32 + 1, Of: Abort, All: true, Covers: SetOf(0, 2)},
+		{Type: Lost, Covers: SetOf(1), Orphans: SetOf(4, 5)},
 		{Type: Done, Covers: Full(70), Failed: 9, Body: []byte("body")},
 		{Type: Lost, Covers: SetOf(1, 3, 200), Cause: &rank.Error{Kind: rank.KindLost, Proc: 3, Peer: -1, Host: "n1", Ranks: []rank.Rank{6, 7}, Text: "EOF"}},
 		{Type: Bye, Seq: -1, Code: 130},

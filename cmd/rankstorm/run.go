@@ -47,7 +47,7 @@ what the processes tell each other is encrypted. The connections that are
 measured carry a token and are not.
 
 Exit codes: 0 clean, 1 job failed or partial, 2 usage or missing resources,
-3 the job did not form, 130 and 143 interrupted.`,
+3 the job did not form, 130, 143 and 129 interrupted.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runJob(cmd.Context(), cmd.Flags(), &r) },
 	}

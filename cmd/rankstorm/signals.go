@@ -15,7 +15,7 @@ import (
 	"rankstorm/rendezvous"
 )
 
-// withSignals ends the context when SIGINT or SIGTERM arrives, with a cause
+// withSignals ends the context when SIGINT, SIGTERM or SIGHUP arrives, with a cause
 // that has its exit code; the job then keeps what it has and reports. A second
 // signal ends the process at once, after a last word to stderr. A spawned
 // process takes no second one: the same interrupt may reach it directly and
@@ -23,7 +23,7 @@ import (
 func withSignals(parent context.Context, spawned bool, stderr io.Writer) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(signals, rendezvous.EndSignals()...)
 	done := make(chan struct{})
 	ended := make(chan struct{})
 	go func() {
@@ -56,8 +56,11 @@ func withSignals(parent context.Context, spawned bool, stderr io.Writer) (ctx co
 
 func cancelledBy(s syscall.Signal) *rank.Error {
 	name := "SIGTERM"
-	if s == syscall.SIGINT {
+	switch s {
+	case syscall.SIGINT:
 		name = "SIGINT"
+	case syscall.SIGHUP:
+		name = "SIGHUP"
 	}
 	err := rank.Errorf(rank.KindCancelled, "interrupted by %s", name)
 	err.Signal = int(s)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +29,7 @@ import (
 type bubble struct {
 	t      *testing.T
 	net    *memnet.Net
+	hosts  []*memnet.Host
 	fabric *sim.Fabric
 	procs  []*bubbleProc
 	dir    string
@@ -37,6 +39,10 @@ type bubble struct {
 type bubbleProc struct {
 	i      int
 	net    *memnet.Proc
+	clock  *haltClock
+	host   int
+	joined atomic.Bool
+	over   atomic.Bool
 	cancel context.CancelCauseFunc
 	err    error
 	ended  time.Duration // since the start of the job
@@ -45,24 +51,68 @@ type bubbleProc struct {
 	out    string
 }
 
+// haltClock stands still while its process is stopped, and with it all that asks for the time.
+type haltClock struct {
+	transport.Clock
+	mu   sync.Mutex
+	halt chan struct{} // not nil: stopped; closed when it goes on
+}
+
+func (c *haltClock) wait() {
+	for {
+		c.mu.Lock()
+		halt := c.halt
+		c.mu.Unlock()
+		if halt == nil {
+			return
+		}
+		<-halt
+	}
+}
+
+func (c *haltClock) Now() int64 {
+	c.wait()
+	return c.Clock.Now()
+}
+
+func (c *haltClock) SleepUntil(t int64, spin time.Duration) {
+	c.wait()
+	c.Clock.SleepUntil(t, spin)
+	c.wait()
+}
+
+// runningClock keeps the fabric's time going for a stopped process: its kernel works on.
+type runningClock struct{ transport.Provider }
+
+func (p runningClock) Open(c transport.Config) (transport.Endpoint, error) {
+	if h, ok := c.Clock.(*haltClock); ok {
+		c.Clock = h.Clock
+	}
+	return p.Provider.Open(c)
+}
+
 // start begins a job of spec.Procs processes on so many hosts; change sees each one's configuration before.
 func start(t *testing.T, hosts int, spec phases.Spec, fc sim.FabricConfig, change ...func(i int, cfg *Config)) *bubble {
+	return startOver(t, hosts, spec, fc, memnet.Config{Seed: 1, Latency: 50 * time.Microsecond}, change...)
+}
+
+// startOver is start with a control network of its own kind.
+func startOver(t *testing.T, hosts int, spec phases.Spec, fc sim.FabricConfig, mc memnet.Config, change ...func(i int, cfg *Config)) *bubble {
 	if fc.Latency == 0 {
 		fc.Latency = 20 * time.Microsecond
 	}
-	b := &bubble{t: t, net: memnet.New(memnet.Config{Seed: 1, Latency: 50 * time.Microsecond}), fabric: sim.NewFabric(fc), dir: t.TempDir()}
-	var hs []*memnet.Host
+	b := &bubble{t: t, net: memnet.New(mc), fabric: sim.NewFabric(fc), dir: t.TempDir()}
 	for i := range hosts {
-		hs = append(hs, b.net.AddHost(fmt.Sprintf("n%d", i), netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)})))
+		b.hosts = append(b.hosts, b.net.AddHost(fmt.Sprintf("n%d", i), netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)})))
 	}
 	begun := time.Now()
 	for i := range spec.Procs {
 		h := i * hosts / spec.Procs
 		ctx, cancel := context.WithCancelCause(context.Background())
-		p := &bubbleProc{i: i, net: hs[h].Proc(), cancel: cancel, out: filepath.Join(b.dir, fmt.Sprintf("%d.json", i))}
+		p := &bubbleProc{i: i, net: b.hosts[h].Proc(), host: h, clock: &haltClock{Clock: sim.NewClock(0)}, cancel: cancel, out: filepath.Join(b.dir, fmt.Sprintf("%d.json", i))}
 		b.procs = append(b.procs, p)
 		cfg := Config{
-			Spec: spec, Provider: sim.New(b.fabric), Clock: sim.NewClock(0),
+			Spec: spec, Provider: runningClock{sim.New(b.fabric)}, Clock: p.clock, Joined: func() { p.joined.Store(true) },
 			Rendezvous: rendezvous.Config{
 				Network: p.net, Controller: "n0", Port: 7471, JobKey: "test",
 				Record: rank.Record{Host: fmt.Sprintf("n%d", h), HostID: [16]byte{byte(h + 1)}, PID: 1000 + i, LauncherProc: i, LocalIndex: -1},
@@ -76,6 +126,7 @@ func start(t *testing.T, hosts int, spec phases.Spec, fc sim.FabricConfig, chang
 		b.wg.Go(func() {
 			p.err = Run(ctx, cfg)
 			p.ended = time.Since(begun)
+			p.over.Store(true)
 			cancel(nil)
 		})
 	}
@@ -87,6 +138,53 @@ func (b *bubble) kill(i int) {
 	b.fabric.Kill(fmt.Sprintf("p%d", i))
 	b.procs[i].net.Kill()
 	b.procs[i].cancel(rank.Errorf(rank.KindInternal, "killed by the test"))
+}
+
+// stop is SIGSTOP: everything of the process stands still, the kernels go on.
+func (b *bubble) stop(i int) {
+	p := b.procs[i]
+	p.clock.mu.Lock()
+	if p.clock.halt == nil {
+		p.clock.halt = make(chan struct{})
+	}
+	p.clock.mu.Unlock()
+	p.net.Stop()
+	b.fabric.Pause(fmt.Sprintf("p%d", i))
+}
+
+// goOn is SIGCONT.
+func (b *bubble) goOn(i int) {
+	p := b.procs[i]
+	b.fabric.Resume(fmt.Sprintf("p%d", i))
+	p.net.Continue()
+	p.clock.mu.Lock()
+	if p.clock.halt != nil {
+		close(p.clock.halt)
+		p.clock.halt = nil
+	}
+	p.clock.mu.Unlock()
+}
+
+// cut separates one host from all others, on both networks; seen: its kernels notice.
+func (b *bubble) cut(host int, seen bool) {
+	var here, there []string
+	for _, p := range b.procs {
+		if p.host == host {
+			here = append(here, fmt.Sprintf("p%d", p.i))
+		} else {
+			there = append(there, fmt.Sprintf("p%d", p.i))
+		}
+	}
+	b.fabric.Partition(here, there)
+	for h, other := range b.hosts {
+		switch {
+		case h == host:
+		case seen:
+			b.net.Sever(b.hosts[host], other)
+		default:
+			b.net.Cut(b.hosts[host], other)
+		}
+	}
 }
 
 // wait ends with the last process; the gossip library lets a probe under way run into its timeout.

@@ -38,6 +38,11 @@ type Group interface {
 	Stats() rendezvous.Stats
 	Ports() []uint16
 	DataKey() []byte
+	Reattach(word []byte)
+	Adopt(orphan rank.Proc) error
+	TurnAway(orphan rank.Proc, why *rank.Error)
+	Abandon()
+	Stood() (gap time.Duration, ended int64)
 	Close() error
 }
 
@@ -77,7 +82,17 @@ type process struct {
 
 	scratch  *collect.Histogram
 	orphaned bool // the parent is gone: nobody else tells the user
-	closed   bool // shut has run
+
+	searching bool        // for the root
+	searchFor *rank.Error // why
+	askers    []asker
+	adopted   int // children that were orphans
+	kept      []kept
+	keptBytes int
+	summed    bool // the summary of the slot was made
+	wantAll   bool // a successor asks for all summaries
+
+	closed bool // shut has run
 
 	addrs   map[rank.Rank]transport.Address // published endpoint addresses
 	results chan result
@@ -90,9 +105,10 @@ type process struct {
 	memberWake int64      // root's clock, 0 none
 	rootWake   int64
 
-	pending [resKinds]atomic.Int32 // workers that have not yet answered
-	stopped bool                   // all workers stand still
-	release *time.Timer            // crowded: commands go out at the agreed start
+	gone    atomic.Pointer[phases.ProcSet] // lost processes, for the workers; never changed in place
+	pending [resKinds]atomic.Int32         // workers that have not yet answered
+	stopped bool                           // all workers stand still
+	release *time.Timer                    // crowded: commands go out at the agreed start
 
 	slot     phases.Slot
 	stage    workStage
@@ -140,25 +156,37 @@ func (p *process) drive(ctx context.Context) {
 		if p.release != nil {
 			release = p.release.C
 		}
+		var do func()
 		select {
 		case ev := <-p.group.Events():
-			p.event(ev)
+			do = func() { p.event(ev) }
 		case r := <-p.results:
-			p.result(r)
+			do = func() { p.result(r) }
 		case <-timer.C:
-			p.tick()
+			do = p.tick
 		case <-hold:
-			p.hold = nil
-			p.reportDone()
+			do = func() {
+				p.hold = nil
+				p.reportDone()
+			}
 		case <-release:
-			p.release = nil
-			p.start()
+			do = func() {
+				p.release = nil
+				p.start()
+			}
 		case <-progress.C:
-			p.progress()
+			do = func() {
+				p.progress()
+				p.answerAskers()
+			}
 		case <-done:
 			done = nil
-			p.step(phases.MemberInput{Kind: phases.MCancel, Cause: p.cancelled(ctx)})
+			do = func() { p.step(phases.MemberInput{Kind: phases.MCancel, Cause: p.cancelled(ctx)}) }
 		}
+		if p.stalled() { // before anything is made of what has come in meanwhile
+			return
+		}
+		do()
 		p.drain()
 	}
 }
@@ -228,7 +256,15 @@ func (p *process) event(ev rendezvous.Event) {
 			kind = phases.MFromChild
 		}
 		p.step(phases.MemberInput{Kind: kind, Proc: ev.Proc, Msg: m})
+	case rendezvous.Orphan:
+		p.asked(ev)
+	case rendezvous.Attached, rendezvous.Successor, rendezvous.GivenUp:
+		p.found(ev)
 	case rendezvous.ChildLost:
+		if stood, yes := p.echo(); yes {
+			p.outOfJob(stood)
+			return
+		}
 		p.step(phases.MemberInput{Kind: phases.MChildLost, Proc: ev.Proc, Cause: p.lost(ev.Proc, ev.Err)})
 	case rendezvous.ParentLost:
 		p.orphaned = true
@@ -246,7 +282,10 @@ func (p *process) lost(proc rank.Proc, err error) *rank.Error {
 	}
 	host, ranks := p.describe(proc)
 	text := "control link closed"
-	if err != nil {
+	switch {
+	case e != nil && e.Proc == proc && e.Text != "":
+		text = e.Text // who and where are said already
+	case err != nil:
 		text = err.Error()
 	}
 	return &rank.Error{
@@ -278,7 +317,7 @@ func (p *process) do(out phases.MemberOutput) {
 			p.send(out.Msg, 1, func(b []byte) error { return p.group.SendDown(out.Proc, b) })
 			return
 		}
-		if n := len(p.group.Children()); n > 0 {
+		if n := len(p.group.Children()) + p.adopted; n > 0 {
 			p.send(out.Msg, n, p.group.Broadcast)
 		}
 	case phases.MPrepare:
@@ -294,14 +333,19 @@ func (p *process) do(out phases.MemberOutput) {
 			p.say("%v", out.Cause)
 		}
 	case phases.MLost:
-		// Connections to the lost are reset by the data plane on its own; only a hold would still wait.
+		p.lose(out.Msg.Covers)
 		p.lossTold = true
 		if p.hold != nil {
 			p.hold.Stop()
 			p.hold = nil
 			p.reportDone()
 		}
+	case phases.MReattach:
+		p.search(out.Cause)
 	case phases.MExit:
+		if out.Abandon {
+			p.group.Abandon()
+		}
 		if p.exit == nil {
 			p.exit = &exitState{code: out.Code, cause: out.Cause}
 		}
@@ -331,7 +375,7 @@ func (p *process) send(m phases.Message, links int, to func([]byte) error) {
 
 // prepare starts the untimed work of a slot.
 func (p *process) prepare(s phases.Slot) {
-	p.slot, p.stage, p.aborting = s, workPreparing, false
+	p.slot, p.stage, p.aborting, p.summed = s, workPreparing, false, false
 	p.exchange = exchangeStamp{}
 	p.readyAt, p.goAt, p.at = 0, 0, 0
 	if !p.opened {
@@ -503,13 +547,19 @@ func (p *process) collect(out phases.MemberOutput) {
 		p.hold.Stop()
 		p.hold = nil
 	}
-	p.aborting = out.Abort
+	p.wantAll = p.wantAll || out.All
+	if p.summed { // asked for again
+		p.giveSummary()
+		return
+	}
+	p.aborting = p.aborting || out.Abort
 	if p.slot.Phase == phases.Publish && !out.Abort {
 		p.takeAddresses(out.Msg.Body)
 	}
 	was := p.stage
 	p.stage = workStopping
 	switch {
+	case was == workStopping: // the last worker's answer is still awaited
 	case was == workPreparing: // summarised when the last worker is ready
 	case was == workRunning && !p.stopped:
 		for _, rk := range p.ranks {

@@ -3,11 +3,13 @@ package runner
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -126,7 +128,11 @@ func (p *process) save(b []byte) (path string, err error) {
 	if path == "" {
 		path = "rankstorm-" + p.table.RunID + ".json"
 	}
-	if err := writeWhole(path, b); err != nil {
+	write := writeWhole
+	if p.root.successor {
+		path, write = p.partialPath(path), writeNew
+	}
+	if err := write(path, b); err != nil {
 		return "", p.saveElsewhere(b, err)
 	}
 	if abs, err := filepath.Abs(path); err == nil {
@@ -135,9 +141,47 @@ func (p *process) save(b []byte) (path string, err error) {
 	return path, nil
 }
 
+// partialPath is where a successor of the root writes: beside the name that was asked for, and never over anything. Two
+// successors may share the directory after a cut, so a name that is taken gets the run and the process added.
+func (p *process) partialPath(asked string) string {
+	base := strings.TrimSuffix(asked, ".json")
+	if _, err := os.Lstat(base + ".partial.json"); err == nil {
+		base += fmt.Sprintf("-%s-process%d", p.table.RunID, p.self)
+	}
+	return base + ".partial.json"
+}
+
+// writeNew writes a file that must not exist, completely or not at all.
+func writeNew(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".rankstorm-*")
+	if err != nil {
+		return pathError(err, path)
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Link(f.Name(), path) // unlike a rename it fails where something is
+	}
+	if err == nil {
+		err = os.Remove(f.Name())
+	} else {
+		_ = os.Remove(f.Name())
+		var le *os.LinkError
+		if errors.As(err, &le) {
+			return &fs.PathError{Op: "write", Path: path, Err: le.Err}
+		}
+		return pathError(err, path)
+	}
+	return err
+}
+
 // saveElsewhere puts the document into the temporary directory because it could not be written where it was asked.
 func (p *process) saveElsewhere(b []byte, cause error) error {
-	path := filepath.Join(os.TempDir(), "rankstorm-"+p.table.RunID+".json")
+	name := "rankstorm-" + p.table.RunID + ".json"
+	if p.root.successor {
+		name = fmt.Sprintf("rankstorm-%s-process%d.partial.json", p.table.RunID, p.self)
+	}
+	path := filepath.Join(os.TempDir(), name)
 	if err := writeWhole(path, b); err != nil {
 		return rank.Errorf(rank.KindFailed, "the result document is lost: %w; nor in the temporary directory: %v", cause, err)
 	}

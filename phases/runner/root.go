@@ -19,6 +19,8 @@ type rootShell struct {
 	cause    *rank.Error
 	partial  bool
 	display  *display
+	// successor says that this process took the job over from a lost root.
+	successor bool
 }
 
 // step feeds the root machine and does what it says.
@@ -63,15 +65,29 @@ func (r *rootShell) reduced(out phases.Output) {
 	if out.Body == nil {
 		return
 	}
-	s, err := collect.DecodeSummary(out.Body)
-	if err == nil {
-		err = r.doc.AddSlot(s)
-	}
+	slots, err := unpackSummaries(out.Body)
 	if err != nil {
 		r.doc.Warn(fmt.Sprintf("the figures of slot %d are not in this document: %v", out.Seq, err))
 		return
 	}
-	r.tellBarrier()
+	first := int32(0)
+	for i, b := range slots {
+		s, err := collect.DecodeSummary(b)
+		if err == nil {
+			err = r.doc.AddSlot(s)
+		}
+		if err != nil {
+			r.doc.Warn(fmt.Sprintf("the figures of slot %d are not in this document: %v", out.Seq, err))
+			continue
+		}
+		if i == 0 {
+			first = s.Seq
+		}
+		r.tellBarrier()
+	}
+	if r.successor && first > 0 {
+		r.doc.Warn(fmt.Sprintf("the figures of the first %d slots are not in this document: the root had them, and the others did not keep them", first))
+	}
 }
 
 // tellBarrier says how the last barrier went, if the user asks for that much.

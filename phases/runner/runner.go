@@ -66,13 +66,12 @@ func (p *process) run(ctx context.Context, group Group) error {
 		return err
 	}
 	for _, ph := range []phases.Token{phases.Seal, phases.ClockSync} {
-		if err := p.holdBefore(ctx, ph); err != nil {
-			return err
-		}
+		_ = p.holdBefore(ctx, ph) // a signal ends it, and is told below
 	}
-	if err := group.SyncClock(ctx); err != nil {
+	if err := group.SyncClock(ctx); err != nil && ctx.Err() == nil && rank.AsError(err, rank.KindInternal).Kind != rank.KindLost {
 		return err
 	}
+	// A signal or the loss of the parent is for the machines, so that all others hear of it.
 	if p.cfg.Verbose > 0 {
 		p.sayAddresses()
 	}

@@ -29,6 +29,23 @@ func (p *process) summarise() {
 	if err != nil {
 		p.note("figures of %s cannot be written: %v", p.slot.Phase, err)
 	}
+	if len(body) > 0 {
+		p.keep(p.slot.Seq, body)
+	}
+	p.summed = true
+	p.giveSummary()
+}
+
+// giveSummary hands the machine what was asked for: the slot's summary or, to a successor of the root, all at hand.
+func (p *process) giveSummary() {
+	list := p.allKept()
+	if !p.wantAll {
+		list = list[max(0, len(list)-1):]
+	}
+	body, err := packSummaries(list)
+	if err != nil {
+		p.note("figures of %s cannot be written: %v", p.slot.Phase, err)
+	}
 	p.step(phases.MemberInput{Kind: phases.MLocalSummary, Seq: p.slot.Seq, Body: body})
 }
 
@@ -259,29 +276,4 @@ func (p *process) barrier(s *collect.Summary, offset int64) {
 			b.LastReleaseNS = max(b.LastReleaseNS, at)
 		}
 	}
-}
-
-// mergeSummaries reduces encoded summaries to one.
-func mergeSummaries(bodies [][]byte) ([]byte, error) {
-	var whole *collect.Summary
-	for _, b := range bodies {
-		if len(b) == 0 {
-			continue
-		}
-		s, err := collect.DecodeSummary(b)
-		if err != nil {
-			return nil, err
-		}
-		if whole == nil {
-			whole = s
-			continue
-		}
-		if err := collect.Merge(whole, s); err != nil {
-			return nil, err
-		}
-	}
-	if whole == nil {
-		return nil, nil
-	}
-	return collect.EncodeSummary(whole)
 }

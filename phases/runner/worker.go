@@ -103,6 +103,9 @@ type worker struct {
 	seen     int64 // when the last poll or wait returned
 	errs     []rank.Error
 
+	from     int             // where the running step began
+	seenGone *phases.ProcSet // of process.gone
+
 	stop      atomic.Bool
 	completed atomic.Int64 // for the display
 	planned   atomic.Int64
@@ -306,7 +309,8 @@ func (w *worker) each(s transport.Step, from, end int) {
 // enter begins the bookkeeping of step s on [from, end) and says on how many of these it will be started.
 func (w *worker) enter(s transport.Step, from, end int) (total int) {
 	w.waiting, w.finished, w.inflight = s, 0, 0
-	w.next, w.end = from, end
+	w.from, w.next, w.end = from, from, end
+	w.seenGone = nil
 	clear(w.passed)
 	w.seen = w.now()
 	for _, st := range w.state[from:end] {
@@ -463,7 +467,31 @@ func (w *worker) take(until int64) {
 	if err != nil && len(w.errs) < maxErrors {
 		w.errs = append(w.errs, *w.rk.wrap(w.slot.Phase, "wait", rank.None, err))
 	}
+	if gone := w.rk.p.gone.Load(); gone != w.seenGone {
+		w.seenGone = gone
+		w.dropGone(gone)
+	}
 	w.completed.Store(int64(w.finished))
+}
+
+// dropGone fails the connections of the running step to processes that are gone: nobody answers on them, and the other
+// kernel need not say so, if the process was stopped or the network cut.
+func (w *worker) dropGone(gone *phases.ProcSet) {
+	if !serves(w.slot.Phase) {
+		return
+	}
+	for c := w.from; c < w.end; c++ {
+		if w.state[c] != connLive || w.passed[c] || !gone.Has(w.rk.p.table.ProcOf(w.peer(c))) {
+			continue
+		}
+		if c < w.next {
+			w.tw.Abandon(transport.Conn(c))
+		} else { // not begun, and never will be
+			w.inflight++
+		}
+		w.fail(c, w.waiting, transport.CauseClosed, nil)
+		w.through(c)
+	}
 }
 
 // stall notes time that passed beyond the wait that was asked for while there was work: nobody ran this thread, or it
