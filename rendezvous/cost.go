@@ -46,6 +46,9 @@ const perLink = 6
 // in the richest slot (connect), measured: about 500 bytes.
 const SummaryBytesPerRank = 500
 
+// SummaryBytesFixed is what a summary takes whatever its ranks, per link.
+const SummaryBytesFixed = 1500
+
 // CostOf works out the cost of a shape. O(Procs).
 func CostOf(s Shape) Cost {
 	s.Procs, s.ProcsPerHost = max(s.Procs, 1), max(s.ProcsPerHost, 1)
@@ -102,14 +105,17 @@ func recordBytes() int64 {
 type Rates struct {
 	Hop     time.Duration // one way between two hosts
 	Message time.Duration // CPU of one message at one end: call, wake-up, decision
-	Knock   time.Duration // CPU of one knock at the controller, handshake included
+	Knock   time.Duration // CPU of one knock, or of one link at the seal, at one end, handshake included
+	Start   time.Duration // CPU of one process from its start to its knock
 	CPUs    int           // of a host, ≥ 1
 	Bytes   float64       // per second over one link
 }
 
-// TypicalRates are the rates of small virtual machines of 2026 on a 10 Gbit/s
-// Ethernet; docs/SCALING.md says how they were measured.
-var TypicalRates = Rates{Hop: 50 * time.Microsecond, Message: 12 * time.Microsecond, Knock: 600 * time.Microsecond, CPUs: 2, Bytes: 1e9}
+// TypicalRates are the rates of a small virtual machine of 2026 on a 10 Gbit/s
+// Ethernet, for a job with a secret; docs/SCALING.md says how they were found.
+var TypicalRates = Rates{
+	Hop: 50 * time.Microsecond, Message: 25 * time.Microsecond, Knock: 1200 * time.Microsecond, Start: 8 * time.Millisecond, CPUs: 2, Bytes: 1e9,
+}
 
 // Barrier is the time from the last process in to the last process out:
 //
@@ -139,10 +145,12 @@ func (c Cost) Seal(r Rates) time.Duration {
 	return max(down+up, busy)
 }
 
-// Gather is the least time that the knocks of all processes take at the
-// controller: Procs × Knock / CPUs.
+// Gather is the least time from the start of all processes to their records at
+// the controller: Procs × Knock / CPUs of the controller, or what a host needs
+// to start its processes, procs on it × Start / CPUs, whichever is longer.
 func (c Cost) Gather(r Rates) time.Duration {
-	return time.Duration(c.Procs) * r.Knock / time.Duration(max(r.CPUs, 1))
+	cpus := time.Duration(max(r.CPUs, 1))
+	return max(time.Duration(c.Procs)*r.Knock, time.Duration(min(c.ProcsPerHost, c.Procs))*r.Start) / cpus
 }
 
 // spread is when the last process has what the root sends at 0: a sender needs

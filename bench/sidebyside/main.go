@@ -22,7 +22,7 @@ import (
 var (
 	dir   = flag.String("dir", "bench/out", "where the built programs are")
 	runs  = flag.Int("runs", 7, "alternating runs of each side")
-	only  = flag.String("only", "", "one comparison: storm, burst, start, barrier")
+	only  = flag.String("only", "", "one comparison: storm, burst, start, barrier, growth")
 	conns = flag.Int("conns", 8000, "connections of the storm")
 	slots = flag.Int("slots", 256, "connections under way")
 )
@@ -32,7 +32,7 @@ func main() {
 	for _, c := range []struct {
 		name string
 		run  func() error
-	}{{"storm", storm}, {"burst", burst}, {"start", start}, {"barrier", barrier}} {
+	}{{"storm", storm}, {"burst", burst}, {"start", start}, {"barrier", barrier}, {"growth", growth}} {
 		if *only != "" && *only != c.name {
 			continue
 		}
