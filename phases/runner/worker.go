@@ -443,14 +443,17 @@ func (w *worker) serve() {
 	for !w.stop.Load() {
 		w.take(w.now() + int64(tick))
 	}
+	// The stop may come between an answer and the poll that tells of it: the initiator has read it, and the phase is
+	// over. What is known here by now still belongs to this slot.
+	for w.take(0) > 0 {
+	}
 }
 
 // take handles what has happened. until 0 polls; else it sleeps until then at
 // most, in slices, so that a stop is seen and a stall is measured.
-func (w *worker) take(until int64) {
+func (w *worker) take(until int64) (n int) {
 	now := w.now()
 	w.stall(now - w.seen)
-	var n int
 	var err error
 	if until == 0 {
 		n = w.tw.Poll(w.ev)
@@ -472,6 +475,7 @@ func (w *worker) take(until int64) {
 		w.dropGone(gone)
 	}
 	w.completed.Store(int64(w.finished))
+	return n
 }
 
 // dropGone fails the connections of the running step to processes that are gone: nobody answers on them, and the other
