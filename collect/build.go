@@ -10,6 +10,7 @@ import (
 // Meta is what a document says about the job as a whole.
 type Meta struct {
 	RunID      string
+	Digest     string // of the rank table, hex
 	JobKey     string
 	StartedUTC string // RFC 3339
 	StartNS    int64  // start of the run on the root's clock: moments count from here
@@ -79,7 +80,7 @@ type phaseBuild struct {
 // NewDocument begins a document.
 func NewDocument(m Meta) *Document {
 	d := &Document{
-		Schema: SchemaName, RunID: m.RunID, JobKey: m.JobKey, StartedUTC: m.StartedUTC,
+		Schema: SchemaName, RunID: m.RunID, Digest: m.Digest, JobKey: m.JobKey, StartedUTC: m.StartedUTC,
 		Version: m.Version, BuildID: m.BuildID,
 		Args: append([]string{}, m.Args...), Settings: toMap(m.Settings), Limits: map[string]int64{},
 		Transport: m.Transport, Connect: m.Connect,

@@ -20,6 +20,7 @@ const (
 type Document struct {
 	Schema       string            `json:"schema"`
 	RunID        string            `json:"run_id"`
+	Digest       string            `json:"digest"` // of the rank table, SHA-256 in hex; the same at every process
 	JobKey       string            `json:"job_key"`
 	StartedUTC   string            `json:"started_utc"` // RFC 3339
 	Version      string            `json:"version"`

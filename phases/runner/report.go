@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +23,7 @@ func (p *process) meta() collect.Meta {
 	t := p.table
 	offset, _ := p.group.Offset()
 	m := collect.Meta{
-		RunID: t.RunID, JobKey: p.cfg.Rendezvous.JobKey, StartedUTC: p.started.UTC().Format(time.RFC3339Nano),
+		RunID: t.RunID, Digest: hex.EncodeToString(t.Digest[:]), JobKey: p.cfg.Rendezvous.JobKey, StartedUTC: p.started.UTC().Format(time.RFC3339Nano),
 		StartNS: p.startNS + offset, Version: p.cfg.Version, BuildID: t.Entry(p.self).BuildID, Args: p.cfg.Args,
 		Settings: p.spec.Settings(), Limits: p.cfg.Limits,
 		Transport: p.spec.Transport, Connect: p.spec.Shape.String(),

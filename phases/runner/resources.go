@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	settleFor   = 300 * time.Millisecond // what the control plane may still be closing at the end
+	settleFor   = 3 * time.Second // what the control plane may still be closing at the end
 	settleEvery = 10 * time.Millisecond
 	countTries  = 5 // at a count that changes meanwhile
 )
