@@ -57,9 +57,10 @@ var rooms = map[string]room{
 		ours:   []string{"rank", "phases", "phases/runner", "rendezvous", "collect", "transport", "transport/tcp", "transport/sim"},
 		others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},
 	},
-	"test":       {},
-	"test/hosts": {},
-	"test/need":  {},
+	"test":            {},
+	"test/hosts":      {},
+	"test/killmatrix": {others: []string{"golang.org/x/sys/unix"}},
+	"test/need":       {},
 }
 
 type listed struct {
