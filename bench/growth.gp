@@ -1,21 +1,26 @@
 # Draws docs/growth.svg from bench/out/growth.dat: gnuplot bench/growth.gp
-set terminal svg size 900,420 font "sans,12" background "white"
+set terminal svg size 900,460 font "sans,12" background "white"
 set output "docs/growth.svg"
 set logscale xy
 set grid
-set key left top
+set key below
 set xlabel "processes"
-set multiplot layout 1,2
-set title "one machine of 2 CPUs: measured (points), modelled (lines)"
 set ylabel "ms"
-d = "bench/out/growth.dat"
-plot d using 1:($3==1 ? $6 : 1/0) with points pt 7 title "barrier", \
-     d using 1:($3==0 && $2==1 ? $6 : 1/0) with lines lw 2 title "barrier, model", \
-     d using 1:($3==1 ? $5 : 1/0) with points pt 5 title "seal", \
-     d using 1:($3==0 && $2==1 ? $5 : 1/0) with lines lw 2 title "seal, model"
-set title "hosts of 8 processes: modelled"
-plot d using 1:($3==0 && $2>1 ? $6 : 1/0) with linespoints lw 2 title "barrier, ms", \
-     d using 1:($3==0 && $2>1 ? $5 : 1/0) with linespoints lw 2 title "seal, ms", \
-     d using 1:($3==0 && $2>1 ? $4 : 1/0) with linespoints lw 2 title "gather, ms", \
-     d using 1:($3==0 && $2>1 ? $8 : 1/0) with linespoints lw 2 title "messages at the busiest process, a phase"
+measured = "< awk '$3 == 1' bench/out/growth.dat"
+machine = "< awk '$3 == 0 && $2 == 1' bench/out/growth.dat"
+cluster = "< awk '$3 == 0 && $2 > 1' bench/out/growth.dat"
+set multiplot layout 1,2
+set title "one machine of 2 CPUs"
+set xrange [5:400]
+plot measured using 1:6 with points pt 7 lc 1 title "barrier, measured", \
+     machine using 1:6 with lines lw 2 lc 1 title "modelled", \
+     measured using 1:5 with points pt 5 lc 2 title "seal, measured", \
+     machine using 1:5 with lines lw 2 lc 2 title "modelled"
+set title "hosts of 8 processes, modelled"
+set xrange [10:100000]
+set ylabel "ms, messages"
+plot cluster using 1:6 with linespoints lw 2 lc 1 title "barrier", \
+     cluster using 1:5 with linespoints lw 2 lc 2 title "seal", \
+     cluster using 1:4 with linespoints lw 2 lc 3 title "gather", \
+     cluster using 1:8 with linespoints lw 2 lc 4 title "messages, busiest process"
 unset multiplot

@@ -250,11 +250,19 @@ func (gossipState) NodeMeta(int) []byte             { return nil }
 func (gossipState) NotifyMsg([]byte)                {}
 func (gossipState) GetBroadcasts(int, int) [][]byte { return nil }
 
+// fullStateUpTo is the number of records up to which a member passes on all that
+// it knows. In a larger job it tells only those it speaks for: everybody joins
+// the controller itself, and the whole state in every exchange would cost the
+// controller members × records.
+const fullStateUpTo = 64
+
 func (s gossipState) LocalState(bool) []byte {
 	s.g.mu.Lock()
-	entries := make([]entry, 0, len(s.g.entries))
+	entries := make([]entry, 0, min(len(s.g.entries), fullStateUpTo))
 	for _, e := range s.g.entries {
-		entries = append(entries, e)
+		if len(s.g.entries) <= fullStateUpTo || e.Via == s.g.self {
+			entries = append(entries, e)
+		}
 	}
 	s.g.mu.Unlock()
 	body, err := msgpack.Marshal(entries)
