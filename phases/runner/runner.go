@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"time"
 
 	"rankstorm/collect"
@@ -68,6 +69,10 @@ func (p *process) run(ctx context.Context, group Group) error {
 	for _, ph := range []phases.Token{phases.Seal, phases.ClockSync} {
 		_ = p.holdBefore(ctx, ph) // a signal ends it, and is told below
 	}
+	if len(p.table.Procs) > crowdOfKnocks && group.Parent() == rank.NoProc && !p.cfg.Shared {
+		// Answering everybody's knock took memory that is not needed again; the storm is measured without it.
+		debug.FreeOSMemory()
+	}
 	if err := group.SyncClock(ctx); err != nil && ctx.Err() == nil && rank.AsError(err, rank.KindInternal).Kind != rank.KindLost {
 		return err
 	}
@@ -126,6 +131,9 @@ func (p *process) share(ranksOnHost int) {
 		p.spin = spinLast
 	}
 }
+
+// crowdOfKnocks is the number of processes from which what gathering took is worth giving back.
+const crowdOfKnocks = 32
 
 // first is the lowest rank of this process.
 func (p *process) first() rank.Rank {
