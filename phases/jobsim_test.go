@@ -110,8 +110,10 @@ func newSimJob(t testing.TB, seed uint64, procs, arity int, spec Spec) *simJob {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &simJob{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: storyStart, sched: sched, limits: storyLimits, arity: arity,
-		work: 500 * time.Millisecond, delay: 5 * time.Millisecond}
+	j := &simJob{
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: storyStart, sched: sched, limits: storyLimits, arity: arity,
+		work: 500 * time.Millisecond, delay: 5 * time.Millisecond,
+	}
 	for p := range procs {
 		sp := &simProc{job: j, p: rank.Proc(p), parent: rank.NoProc, stuck: -1, linkUp: map[rank.Proc]Time{}, linkDown: map[rank.Proc]Time{}, summed: map[int32]bool{}}
 		if p > 0 {
@@ -309,8 +311,10 @@ func (s *simProc) look(begun Time, cause *rank.Error) {
 	}
 	s.search = false
 	s.parent = rank.NoProc
-	s.root = NewRoot(RootConfig{Self: s.p, Procs: len(j.procs), Schedule: j.sched, Limits: j.limits, Merge: simMerge, Describe: storyHost,
-		Takeover: &Takeover{Seq: s.member.Seq(), Below: s.member.Living(), Lost: gone, Cause: cause}})
+	s.root = NewRoot(RootConfig{
+		Self: s.p, Procs: len(j.procs), Schedule: j.sched, Limits: j.limits, Merge: simMerge, Describe: storyHost,
+		Takeover: &Takeover{Seq: s.member.Seq(), Below: s.member.Living(), Lost: gone, Cause: cause},
+	})
 	s.step(MemberInput{Kind: MTakeRoot})
 	s.stepRoot(Input{Kind: InStart})
 }
@@ -396,16 +400,6 @@ func (s *simProc) kill() {
 	}
 	s.dead = true
 	s.closeLinks()
-}
-
-// below says whether any of the processes above s (s not counted) is in set.
-func (s *simProc) below(set ProcSet) bool {
-	for p := s.parent; p != rank.NoProc; p = s.job.procs[p].parent {
-		if set.Has(p) {
-			return true
-		}
-	}
-	return false
 }
 
 // longest a job of this schedule may last by its limits.

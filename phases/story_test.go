@@ -17,8 +17,10 @@ import (
 // the beginning of the story.
 const storyStart = Time(1_000_000 * time.Second)
 
-var storyLimits = Limits{Phase: 10 * time.Second, Prepare: 4 * time.Second, Abort: 2 * time.Second, Orphans: 3 * time.Second, Search: 8 * time.Second,
-	Margin: 2 * time.Second, Lead: 10 * time.Millisecond}
+var storyLimits = Limits{
+	Phase: 10 * time.Second, Prepare: 4 * time.Second, Abort: 2 * time.Second, Orphans: 3 * time.Second, Search: 8 * time.Second,
+	Margin: 2 * time.Second, Lead: 10 * time.Millisecond,
+}
 
 // storyHost puts two processes on a host, two ranks in each.
 func storyHost(p rank.Proc) (string, []rank.Rank) {
@@ -245,9 +247,11 @@ func TestRootStories(t *testing.T) {
 			switch d.Cmd {
 			case "take-over": // a successor instead of process 0
 				now = storyStart
-				root = NewRoot(RootConfig{Self: rank.Proc(a.int(t, "self")), Procs: int(a.int(t, "procs")), Schedule: a.schedule(t), Limits: storyLimits,
+				root = NewRoot(RootConfig{
+					Self: rank.Proc(a.int(t, "self")), Procs: int(a.int(t, "procs")), Schedule: a.schedule(t), Limits: storyLimits,
 					Merge: storyMerge, Describe: storyHost,
-					Takeover: &Takeover{Seq: int32(a.int(t, "seq")), Below: parseProcs(t, a["below"]), Lost: parseProcs(t, a["lost"]), Cause: a.cause(t)}})
+					Takeover: &Takeover{Seq: int32(a.int(t, "seq")), Below: parseProcs(t, a["below"]), Lost: parseProcs(t, a["lost"]), Cause: a.cause(t)},
+				})
 				return ""
 			case "attached":
 				p, err := strconv.Atoi(word(0))

@@ -211,7 +211,7 @@ func (g *Group) broadcast(kind byte, body []byte) error {
 func (g *Group) taken() []*link {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.adopted[:len(g.adopted):len(g.adopted)]
+	return slices.Clip(g.adopted)
 }
 
 // Events of the group: one reader, which must keep up, since a full buffer

@@ -167,8 +167,7 @@ func writeNew(path string, b []byte) error {
 		err = os.Remove(f.Name())
 	} else {
 		_ = os.Remove(f.Name())
-		var le *os.LinkError
-		if errors.As(err, &le) {
+		if le, ok := errors.AsType[*os.LinkError](err); ok {
 			return &fs.PathError{Op: "write", Path: path, Err: le.Err}
 		}
 		return pathError(err, path)

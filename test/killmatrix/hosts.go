@@ -6,11 +6,12 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
-// hosts runs the cells that need hosts, one after the other.
-func (m *matrix) hosts(chosen []cell) {
+// hosts runs the cells that need hosts.
+func (m *matrix) hosts(chosen []cell, width int) {
 	var list []cell
 	for _, c := range chosen {
 		if c.mode == "hosts" {
@@ -31,12 +32,63 @@ func (m *matrix) hosts(chosen []cell) {
 		return
 	}
 	defer func() { _ = exec.Command(m.lab, "down").Run() }() // what is left is seen by the next up
-	for i, c := range list {
-		o := m.one(c, 4500+i)
-		if out, err := exec.Command(m.lab, "heal").CombinedOutput(); err != nil {
-			o.fault("heal: %v: %s", err, lastLine(strings.TrimSpace(string(out))))
+	// Jobs to which the same happens stand in their phases at the same time.
+	for len(list) > 0 {
+		n := 1
+		for n < min(len(list), width) && list[n].fault == list[0].fault && list[n].victim == list[0].victim {
+			n++
 		}
-		m.report(c, o)
+		m.together(list[:n])
+		list = list[n:]
+	}
+}
+
+// together runs cells that share their fault.
+func (m *matrix) together(list []cell) {
+	jobs, outcomes := make([]*job, len(list)), make([]*outcome, len(list))
+	each := func(do func(j *job, o *outcome) error) {
+		var wg sync.WaitGroup
+		for i, j := range jobs {
+			wg.Go(func() {
+				if len(outcomes[i].faults) > 0 {
+					return
+				}
+				if err := do(j, outcomes[i]); err != nil {
+					outcomes[i].fault("%v", err)
+					outcomes[i].procs = j.procs
+				}
+			})
+		}
+		wg.Wait()
+	}
+	for i, c := range list {
+		dir, err := os.MkdirTemp("", "killmatrix-")
+		jobs[i], outcomes[i] = &job{m: m, c: c, dir: dir, port: 26000 + i}, &outcome{dir: dir}
+		if err != nil {
+			outcomes[i].fault("%v", err)
+		}
+	}
+	each(func(j *job, _ *outcome) error { return j.enter() })
+	err := jobs[0].strikeHost()
+	each(func(j *job, o *outcome) error {
+		if err != nil {
+			return err
+		}
+		if err := j.goOn(); err != nil {
+			return err
+		}
+		j.judge(o)
+		return nil
+	})
+	for _, j := range jobs {
+		j.end()
+	}
+	out, err := exec.Command(m.lab, "heal").CombinedOutput()
+	for i, c := range list {
+		if err != nil {
+			outcomes[i].fault("heal: %v: %s", err, lastLine(strings.TrimSpace(string(out))))
+		}
+		m.report(c, outcomes[i])
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 	perHost    = 2
 
 	liveness  = 1500 * time.Millisecond
-	joinLimit = 5 * time.Second
+	joinLimit = 5 * time.Second // of jobs that stand in gather on one host; others may take their time
 	phase     = 5 * time.Second
 	// What a job may take after the fault: to miss the lost, the running phase, to find the root, orphans, summaries,
 	// margin, and the grace that --spawn gives stopped children.
@@ -99,7 +99,11 @@ func (o *outcome) documents() string {
 	var list []string
 	for _, p := range o.procs {
 		for _, d := range documentsIn(p.dir) {
-			list = append(list, p.name+":"+strings.TrimLeft(filepath.Base(d), "rankstomTZ0123456789abcdef-"))
+			kind := "whole"
+			if strings.HasSuffix(d, ".partial.json") {
+				kind = "partial"
+			}
+			list = append(list, p.name+":"+kind)
 		}
 	}
 	if len(list) == 0 {
@@ -123,7 +127,13 @@ func (m *matrix) one(c cell, number int) *outcome {
 	}
 	j := &job{m: m, c: c, dir: dir, port: 21000 + number%4000}
 	defer j.end()
-	if err := j.start(); err != nil {
+	if err = j.enter(); err == nil {
+		err = j.strike()
+	}
+	if err == nil {
+		err = j.goOn()
+	}
+	if err != nil {
 		o.fault("%v", err)
 		o.procs = j.procs
 		return o
@@ -132,34 +142,41 @@ func (m *matrix) one(c cell, number int) *outcome {
 	return o
 }
 
-// start brings the job into the phase and does to it what the cell says.
-func (j *job) start() error {
+// enter brings the job into the phase.
+func (j *job) enter() error {
 	j.hold = 12 * time.Second // a loss ends it
 	if j.c.fault == "fds" || j.c.fault == "loss" || j.c.fault == "rate" || j.c.phase == "seal" || j.c.phase == "clock" {
 		j.hold = 1500 * time.Millisecond
 	}
-	var err error
 	switch j.c.mode {
 	case "spawn":
-		err = j.startSpawn()
+		return j.startSpawn()
 	case "hosts":
-		err = j.startHosts()
-	default:
-		err = j.startHand()
+		return j.startHosts()
 	}
-	if err != nil {
-		return err
-	}
-	if err := j.strike(); err != nil || j.late == nil || j.c.fault == "kill" || j.c.fault == "crash" {
-		return err // who is dead is missing; who lives in a bad way shows when the job could go on
+	return j.startHand()
+}
+
+// goOn lets a job gather after the fault. Who is dead is missing; who lives in
+// a bad way shows only when the job could go on.
+func (j *job) goOn() error {
+	if j.late == nil || j.c.fault == "kill" || j.c.fault == "crash" {
+		return nil
 	}
 	return j.late()
 }
 
 func (j *job) args(more ...string) []string {
+	join, silence := 6*joinLimit, liveness
+	if j.c.phase == "gather" && j.c.mode != "hosts" {
+		join = joinLimit
+	}
+	if j.c.fault == "loss" || j.c.fault == "rate" {
+		silence *= 6 // a third of the packets lost makes TCP wait for seconds
+	}
 	args := []string{
 		"run", "-c", "2", "--topology", "hypercube", "--tree-arity", "2", "--phase-timeout", phase.String(),
-		"--liveness-timeout", liveness.String(), "--join-timeout", joinLimit.String(),
+		"--liveness-timeout", silence.String(), "--join-timeout", join.String(),
 	}
 	if j.c.phase != "gather" {
 		args = append(args, "--hold", j.c.phase+"="+j.hold.String())
@@ -295,9 +312,11 @@ func (j *job) until(most time.Duration, done func() bool) bool {
 	return done()
 }
 
+// number of the process that a name of the matrix means, where it is not found out.
+var number = map[string]int{"root": 0, "interior": 1, "leaf": spawnProcs - 1, "controller": 9}
+
 // victimPID finds whom the cell means.
 func (j *job) victimPID() (int, error) {
-	number := map[string]int{"root": 0, "interior": 1, "leaf": 6, "controller": 9}
 	switch {
 	case j.c.victim == "parent":
 		return j.procs[0].pid, nil
@@ -332,9 +351,6 @@ func (j *job) victimPID() (int, error) {
 
 // strike does it.
 func (j *job) strike() error {
-	if j.c.mode == "hosts" {
-		return j.strikeHost()
-	}
 	pid, err := j.victimPID()
 	if err == nil && pid <= 0 {
 		err = fmt.Errorf("the victim has no pid")

@@ -20,6 +20,12 @@ func (j *job) judge(o *outcome) {
 	limit := bound
 	if j.c.phase == "gather" {
 		limit = bound + joinLimit
+		if j.c.mode == "hosts" {
+			limit = bound + 6*joinLimit
+		}
+	}
+	if j.c.fault == "loss" || j.c.fault == "rate" {
+		limit += 5 * liveness
 	}
 	if j.hold < 2*time.Second {
 		limit += j.hold
@@ -162,9 +168,13 @@ func (j *job) judgeCulprit(o *outcome) {
 			rank = p.rank
 		}
 	}
+	if rank < 0 && j.c.mode == "spawn" && !strings.HasPrefix(j.c.victim, "parent") {
+		rank = number[strings.Fields(j.c.victim)[0]] // children are started in order
+	}
 	names := []string{fmt.Sprintf("pid %d", pid), fmt.Sprintf("rank %d ", rank), fmt.Sprintf("process %d ", rank)}
 	if j.c.mode == "hosts" {
 		names = []string{"(" + j.victimHost() + ")"}
+		rank = perHost * int(j.victimHost()[1]-'0') // its first
 	}
 	clean := true
 	for _, p := range j.procs {
@@ -181,7 +191,7 @@ func (j *job) judgeCulprit(o *outcome) {
 					o.culprit = strings.TrimSpace(name)
 				}
 			}
-			if rank >= 0 && strings.Contains(line, "missing process number") && missing(line, rank) {
+			if j.c.phase == "gather" && rank >= 0 && strings.Contains(line, "missing process number") && missing(line, rank) {
 				o.culprit = fmt.Sprintf("missing %d", rank)
 			}
 			if j.c.phase == "gather" && strings.Contains(line, "no controller at") {

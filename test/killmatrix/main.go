@@ -68,7 +68,7 @@ func main() {
 	binary := flag.String("bin", "bin/rankstorm", "the program")
 	isQuick := flag.Bool("quick", false, "a dozen cells only")
 	pattern := flag.String("run", "", "only cells that match")
-	width := flag.Int("j", 4, "jobs at a time (cells with hosts run alone)")
+	width := flag.Int("j", 4, "jobs at a time (of those with hosts only such that share their fault)")
 	list := flag.Bool("list", false, "print the names of the cells and end")
 	lab := flag.String("lab", "test/lab/hosts", "the script that makes hosts")
 	flag.Parse()
@@ -114,7 +114,7 @@ func run(binary, lab, pattern string, isQuick, list bool, width int) int {
 		})
 	}
 	wg.Wait()
-	m.hosts(chosen)
+	m.hosts(chosen, max(width, 1))
 	fmt.Printf("%d of %d cells as promised, %d left out, %v\n", m.good, m.good+m.bad, m.left, time.Since(m.begun).Round(time.Second))
 	if m.bad > 0 {
 		return 1
