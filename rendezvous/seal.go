@@ -327,7 +327,7 @@ func (g *Group) form(ctx context.Context, encoded []byte) (err error) {
 				if n.l.up {
 					halt()
 					_ = g.broadcast(frameSealFailed, n.body)
-					return e
+					return told{e}
 				}
 				return g.fail(ctx, halt, e)
 			default:
@@ -366,7 +366,7 @@ func (g *Group) fail(ctx context.Context, halt func(), e *rank.Error, rest ...se
 	if err != nil {
 		body = nil
 	}
-	verdict := e
+	var verdict error = e
 	// A write that failed says only that the parent closed the link; its reason may still be on the way to be read.
 	if g.parent != nil && !g.upEnded {
 		_ = g.parent.send(frameSealFailed, body)
@@ -379,7 +379,7 @@ func (g *Group) fail(ctx context.Context, halt func(), e *rank.Error, rest ...se
 				case n.l.up && n.kind == frameSealFailed:
 					got := &rank.Error{}
 					if decode(n.body, got) == nil {
-						verdict, body = got, n.body
+						verdict, body = told{got}, n.body // process 0 tells the user
 					}
 					break wait
 				case n.l.up && n.kind == noteEnded:

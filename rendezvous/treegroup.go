@@ -282,7 +282,7 @@ func (g *Group) start(l *link) {
 
 // ended is called once per link, by its reader.
 func (g *Group) ended(l *link, err error) {
-	lost := g.lostError(l.proc, "control link lost: %w", err)
+	lost := g.lostError(l.proc, "pid %d: control link lost: %w", g.table.Procs[l.proc].PID, err)
 	g.mu.Lock()
 	if !g.sealOver {
 		g.notes = append(g.notes, sealNote{l: l, kind: noteEnded, err: lost})
