@@ -24,8 +24,13 @@ const (
 //
 //   - straggler: a rank that began a phase late (late_ns);
 //   - stall: a rank whose worker stood still with work at hand (gap_ns);
+//   - starved: many ranks of a host stood still;
+//   - uneven: many ranks began a phase late;
 //   - failed, dead: connections by cause, with the rank or peer that most have in common;
-//   - drops: a listener's queue overflowed;
+//   - no fds, no ports: what a process ran out of;
+//   - drops: a listener's queue overflowed, and what its initiators waited for;
+//   - comb: connects waited for retransmissions though no queue overflowed;
+//   - slow_target, slow_initiator, slow_rank, slow_host, slow_edge: full connect took longer there;
 //   - leak: what was not brought back to the baseline.
 //
 // A rank is an outlier if its value is ≥ 5 ms × the workers per CPU of its
@@ -35,11 +40,13 @@ const (
 // median absolute deviation over all ranks). A single rank is never compared.
 func Diagnose(d *Document) []Cause {
 	out := []Cause{}
-	hosts := map[rank.Rank]string{}
-	for _, r := range d.Ranks {
-		hosts[r.Rank] = r.Host
-	}
-	out = append(out, stragglers(d, hosts)...)
+	hosts := d.hostNames()
+	starved := starvedHosts(d)
+	uneven := unevenStarts(d, starved)
+	out = append(out, causesOf(starved)...)
+	out = append(out, uneven...)
+	out = append(out, stragglers(d, hosts, starved, uneven)...)
+	out = append(out, exhausted(d)...)
 	failed := failedConnections(d, hosts)
 	out = append(out, failed...)
 	told := slices.ContainsFunc(failed, func(c Cause) bool { return c.Kind == "dead" })
@@ -49,7 +56,8 @@ func Diagnose(d *Document) []Cause {
 			Evidence: deadEvidence(d), Fix: deadFix,
 		})
 	}
-	out = append(out, drops(d)...)
+	out = append(out, overflow(d)...)
+	out = append(out, slowPaths(d, starved)...)
 	return append(out, leakCauses(d)...)
 }
 
@@ -72,11 +80,16 @@ type candidate struct {
 // stragglers names the worst candidates of the whole job: at most mostNamed, and
 // none that is less than a quarter of the worst, which is the machine's usual
 // noise beside it.
-func stragglers(d *Document, hosts map[rank.Rank]string) []Cause {
+func stragglers(d *Document, hosts map[rank.Rank]string, starved []starvedHost, uneven []Cause) []Cause {
 	var list []candidate
 	for _, p := range d.Phases {
 		list = append(list, candidates(d, p, hosts)...)
 	}
+	// What is told of a whole host, or of many ranks, is not told of each.
+	list = slices.DeleteFunc(list, func(c candidate) bool {
+		return slices.ContainsFunc(starved, func(h starvedHost) bool { return h.host == hosts[c.worst.rank] && c.worst.ns <= h.mostNS }) ||
+			c.kind == "straggler" && slices.ContainsFunc(uneven, func(u Cause) bool { return u.Phase == c.phase })
+	})
 	slices.SortStableFunc(list, func(x, y candidate) int { return cmp.Compare(y.worst.ns, x.worst.ns) })
 	list = slices.DeleteFunc(list, func(c candidate) bool { return 4*c.worst.ns < list[0].worst.ns })
 	var out []Cause
@@ -107,10 +120,7 @@ func stragglers(d *Document, hosts map[rank.Rank]string) []Cause {
 // the same delay twice: the larger figure is told. Ranks of one process share
 // its fate and are told together.
 func candidates(d *Document, p PhaseDoc, hosts map[rank.Rank]string) []candidate {
-	crowds := map[string]int64{}
-	for _, h := range d.Hosts {
-		crowds[h.Host] = h.crowd()
-	}
+	crowds := d.crowds()
 	var late, gap []rankValue
 	for _, r := range p.Ranks {
 		if r.LateNS != nil {
@@ -210,8 +220,6 @@ var fixes = map[string]string{
 	"unreachable": "check the route and the address given with -b or -B",
 	"timeout":     "raise --backlog and net.core.somaxconn, or pace the storm with --connect parallel=W or rate=R",
 	"reset":       "raise --backlog and net.core.somaxconn; with net.ipv4.tcp_abort_on_overflow=1 a full queue resets",
-	"no ports":    "widen net.ipv4.ip_local_port_range, bind more addresses with -b, or use fewer connections",
-	"no fds":      "raise the limit with ulimit -n",
 	"no memory":   "raise net.ipv4.tcp_mem or use fewer connections",
 	"permission":  "a firewall rule or security policy forbids it",
 	"bad hello":   "something else listens on that address, or processes of two jobs met",
@@ -230,8 +238,13 @@ func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 		total := map[string]int64{}
 		byRank := map[rank.Rank]int64{}
 		var n int64
+		mixed := false
 		for _, s := range p.Steps {
 			for cause, k := range s.Failures {
+				if _, own := exhaustions[cause]; own {
+					mixed = true // has a line of its own
+					continue
+				}
 				total[cause] += k
 				n += k
 			}
@@ -258,7 +271,9 @@ func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 			c.Kind, c.Count, c.Fix = "dead", &dead, deadFix
 			c.Evidence = fmt.Sprintf("%s (%s)", deadEvidence(d), strings.Join(parts, ", "))
 		}
-		c.blame(d, p, byRank, n, hosts)
+		if !mixed { // failures of ranks and edges are not told apart by cause
+			c.blame(d, p, byRank, n, hosts)
+		}
 		out = append(out, c)
 	}
 	return out
@@ -308,31 +323,6 @@ func largest(m map[rank.Rank]int64) (r rank.Rank, n int64) {
 		}
 	}
 	return r, n
-}
-
-func drops(d *Document) []Cause {
-	var out []Cause
-	for _, r := range d.Resources {
-		if r.Before == nil || r.After == nil || r.Before.ListenDrops == nil || r.After.ListenDrops == nil {
-			continue
-		}
-		n := *r.After.ListenDrops - *r.Before.ListenDrops
-		if r.Peak != nil && r.Peak.ListenDrops != nil {
-			// A listener's own counter goes away with it; the peak still has it.
-			n = max(n, *r.Peak.ListenDrops-*r.Before.ListenDrops)
-		}
-		if n <= 0 {
-			continue
-		}
-		proc := r.Proc
-		out = append(out, Cause{
-			Kind: "drops", Proc: &proc, Host: r.Host, Phase: "connect", Count: &n,
-			Evidence: fmt.Sprintf("connect: the listen queue of process %d (%s) overflowed: %s requests dropped", proc, r.Host, FormatCount(n)),
-			Fix:      "raise --backlog and net.core.somaxconn, or pace the storm with --connect parallel=W or rate=R",
-		})
-	}
-	slices.SortStableFunc(out, func(x, y Cause) int { return cmp.Compare(*y.Count, *x.Count) })
-	return shorten(out, "processes dropped requests")
 }
 
 func leakCauses(d *Document) []Cause {

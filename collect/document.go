@@ -276,7 +276,7 @@ type ErrorDoc struct {
 
 // Cause is one reason for what is slow or failed, with the evidence for it.
 type Cause struct {
-	Kind     string     `json:"kind"` // straggler, stall, failed, dead, drops, leak
+	Kind     string     `json:"kind"` // see Diagnose
 	Rank     *rank.Rank `json:"rank"`
 	Proc     *rank.Proc `json:"proc"`
 	Host     string     `json:"host"`

@@ -88,6 +88,66 @@ func TestRecomputeFindsWrongCells(t *testing.T) {
 	}
 }
 
+// The figures of cause lines are recomputed too, and a wrong one is noticed.
+func TestRecomputeCauses(t *testing.T) {
+	python := needPython(t)
+	d := finishedStory(t, "clean")
+	connect := d.phase("connect")
+	for i := range d.EdgeList {
+		if e := &d.EdgeList[i]; e.To == 5 {
+			*e.SumNS *= 20
+			*e.MaxNS *= 20
+		}
+	}
+	for i, ns := range []int64{40e6, 60e6} { // ranks 0 and 1 are host n0
+		connect.Ranks[i].GapNS = &ns
+	}
+	resolve := d.phase("resolve")
+	for i := range 6 {
+		*resolve.Ranks[3*i].LateNS += 30e6
+	}
+	drops := int64(9)
+	d.Resources[8].Peak.ListenDrops = &drops
+	create := &d.phase("create").Steps[0]
+	create.Failures["no ports"] = 3
+	create.Failed, create.PerRank[0].Failed = 3, 3
+	d.finishRanks()
+	d.Causes = Diagnose(d)
+	kinds := map[string]int{}
+	for i, c := range d.Causes {
+		kinds[c.Kind] = i
+	}
+	text := table(t, d, TableOptions{})
+	if out, err := recompute(t, python, encode(t, d), text); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, kind := range []string{"starved", "uneven", "ports", "drops", "slow_target"} {
+		i, ok := kinds[kind]
+		if !ok {
+			t.Errorf("no cause %s in %+v", kind, d.Causes)
+			continue
+		}
+		right := d.Causes[i]
+		wrong := right
+		figure := right.ValueNS
+		if figure == nil {
+			figure = right.Count
+		}
+		other := *figure + 1
+		if right.ValueNS != nil {
+			wrong.ValueNS = &other
+		} else {
+			wrong.Count = &other
+		}
+		d.Causes[i] = wrong
+		out, err := recompute(t, python, encode(t, d), text)
+		if err == nil || !strings.Contains(out, "cause "+kind) {
+			t.Errorf("%s: a wrong figure was not noticed: %v\n%s", kind, err, out)
+		}
+		d.Causes[i] = right
+	}
+}
+
 func encode(t testing.TB, d *Document) []byte {
 	t.Helper()
 	var b bytes.Buffer

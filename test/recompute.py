@@ -339,14 +339,31 @@ def exit_text(doc):
 
 def check_cause(doc, cause):
     """The figure that a cause line names must be in the phase's own figures."""
-    key = {"straggler": "late_ns", "stall": "gap_ns"}.get(cause["kind"])
-    if key is None:
-        return
+    kind, who = cause["kind"], f"cause {cause['kind']} of rank {cause['rank']}"
+    key = {"straggler": "late_ns", "stall": "gap_ns", "starved": "gap_ns"}.get(kind)
     for phase in doc["phases"]:
-        if phase["phase"] == cause["phase"]:
+        if phase["phase"] != cause["phase"]:
+            continue
+        if key:
             values = [r[key] for r in phase["ranks"] if r["rank"] == cause["rank"]]
-            check(f"cause {cause['kind']} of rank {cause['rank']}: {key}", [cause["value_ns"]], values)
-            check(f"cause {cause['kind']} of rank {cause['rank']}: text", duration(values[0]) in cause["evidence"], True)
+            check(f"{who}: {key}", [cause["value_ns"]], values)
+        if kind == "uneven":
+            lates = [r["late_ns"] for r in phase["ranks"] if r["late_ns"] is not None]
+            check(f"{who}: spread of late_ns", cause["value_ns"], max(lates) - min(lates))
+        if kind in ("fds", "ports"):
+            check(f"{who}: failures", cause["count"], sum(s["failures"].get("no " + kind, 0) for s in phase["steps"]))
+    if kind == "drops":
+        held = [r for r in doc["resources"] if r["proc"] == cause["proc"]][0]
+        seen = [held[m]["listen_drops"] for m in ("peak", "after") if held[m] and held[m]["listen_drops"] is not None]
+        check(f"{who}: listen_drops", cause["count"], max(seen) - held["before"]["listen_drops"])
+    if kind in ("slow_target", "slow_initiator"):
+        end = "to" if kind == "slow_target" else "from"
+        edges = doc["edge_list"][:10000] if doc["edge_list_left_out"] else doc["edge_list"]
+        edges = [e for e in edges if e[end] == cause["rank"] and e["established"]]
+        mean = sum(e["full_connect_sum_ns"] for e in edges) // sum(e["established"] for e in edges)
+        check(f"{who}: mean full connect", cause["value_ns"], mean)
+    if cause["value_ns"] is not None and kind != "uneven":  # which may be below the clock bound
+        check(f"{who}: text", duration(cause["value_ns"]) in cause["evidence"], True)
 
 
 def check_lines(doc, labelled):

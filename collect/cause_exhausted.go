@@ -1,0 +1,72 @@
+package collect
+
+import (
+	"fmt"
+
+	"rankstorm/rank"
+)
+
+// exhaustion is something of which a process has only so many.
+type exhaustion struct {
+	kind, what, limit, fix string
+}
+
+// exhaustions by failure cause, in the words of transport.Cause.
+var exhaustions = map[string]exhaustion{
+	"no fds": {
+		kind: "fds", what: "file descriptors", limit: "file_descriptors",
+		fix: "raise the limit with ulimit -n (hard limit: limits.conf, LimitNOFILE), or use fewer connections",
+	},
+	"no ports": {
+		kind: "ports", what: "local ports", limit: "local_ports",
+		fix: "widen net.ipv4.ip_local_port_range, bind more addresses with -b, or use fewer connections",
+	},
+}
+
+// exhausted names what ran out, one line per kind and phase, from the failures
+// by cause; the rank with at least half of a step's failures is named if the
+// step failed for no other reason.
+func exhausted(d *Document) []Cause {
+	var out []Cause
+	hosts := d.hostNames()
+	for _, p := range d.Phases {
+		for _, failure := range []string{"no fds", "no ports"} {
+			e := exhaustions[failure]
+			var n int64
+			byRank := map[rank.Rank]int64{}
+			for _, s := range p.Steps {
+				n += s.Failures[failure]
+				if s.Failures[failure] == 0 || s.Failures[failure] != s.Failed {
+					continue
+				}
+				for _, r := range s.PerRank {
+					byRank[r.Rank] += r.Failed
+				}
+			}
+			if n == 0 {
+				continue
+			}
+			c := Cause{Kind: e.kind, Phase: p.Phase, Count: &n, Fix: e.fix}
+			c.Evidence = fmt.Sprintf("%s: %s for want of %s", p.Phase, plural(n, "failure", "failures"), e.what)
+			if limit, ok := d.Limits[e.limit]; ok {
+				c.Evidence += fmt.Sprintf(" (rank 0 has %s)", FormatCount(limit))
+			}
+			if r, k := largest(byRank); 2*k >= n {
+				proc := procOf(d, r)
+				c.Rank, c.Proc, c.Host = &r, &proc, hosts[r]
+				c.Evidence += fmt.Sprintf(", %s at rank %d (%s)", FormatCount(k), r, c.Host)
+			}
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// hostNames are the hosts of the ranks.
+func (d *Document) hostNames() map[rank.Rank]string {
+	hosts := make(map[rank.Rank]string, len(d.Ranks))
+	for _, r := range d.Ranks {
+		hosts[r.Rank] = r.Host
+	}
+	return hosts
+}
