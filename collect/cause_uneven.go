@@ -9,8 +9,9 @@ import (
 )
 
 // unevenStarts finds phases that many ranks began late: more than a quarter, and
-// at least two, of four or more ranks began later than the first by the floor (5 ms
-// × workers per CPU of their host) and by more than twice the clock bound. Fewer
+// at least two, of four or more ranks began later than the first by the floor (5 ms,
+// or 20 ms × workers per CPU on a host that has more than one) and by more than twice
+// the clock bound. Fewer
 // are stragglers, each for itself. Only the phase with the widest start is told;
 // if the late ranks are all those of one host, it is named. What a starved host
 // explains is left out.
@@ -38,7 +39,7 @@ func unevenStarts(d *Document, starved []starvedHost) []Cause {
 		lateHosts := map[string]int{}
 		for _, v := range values {
 			host := hosts[v.rank]
-			if v.ns-first.ns < stragglerFloorNS*crowds[host] || v.ns-first.ns <= 2*bound || explainedBy(starved, host, v.ns) {
+			if v.ns-first.ns < unevenFloorNS(crowds[host]) || v.ns-first.ns <= 2*bound || explainedBy(starved, host, v.ns) {
 				continue
 			}
 			late = append(late, v.rank)
@@ -54,8 +55,11 @@ func unevenStarts(d *Document, starved []starvedHost) []Cause {
 			c.Host = host
 			who = fmt.Sprintf("all %d ranks of host %s", len(late), host)
 		}
-		c.Evidence = fmt.Sprintf("%s: %s began late, rank %d (%s) %s after the first: the others had the network for themselves meanwhile",
+		c.Evidence = fmt.Sprintf("%s: %s began late, rank %d (%s) %s after the first",
 			p.Phase, who, worst.rank, hosts[worst.rank], overBound(spread, bound))
+		if p.Phase == "connect" {
+			c.Evidence += ": the early ones had the network for themselves meanwhile"
+		}
 		c.Fix = "look for load on the hosts of the late ranks and for more ranks than CPUs"
 		best = &c
 	}
@@ -65,11 +69,21 @@ func unevenStarts(d *Document, starved []starvedHost) []Cause {
 	return []Cause{*best}
 }
 
+// unevenFloorNS is what a rank may be late where so many workers share a CPU:
+// many of them late by a few turns is how such a host is.
+func unevenFloorNS(crowd int64) int64 {
+	if crowd > 1 {
+		crowd *= starvedAlone
+	}
+	return stragglerFloorNS * crowd
+}
+
 // explainedBy says that the host starved for as long as that.
 func explainedBy(starved []starvedHost, host string, ns int64) bool {
 	return slices.ContainsFunc(starved, func(h starvedHost) bool { return h.host == host && ns <= h.mostNS })
 }
 
+// countHost is how many of the ranks are on the host.
 func countHost(hosts map[rank.Rank]string, values []rankValue, host string) int {
 	n := 0
 	for _, v := range values {
