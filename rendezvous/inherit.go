@@ -135,7 +135,7 @@ func (in *Inheritance) JoinContext(ctx context.Context) (joining context.Context
 	go func() {
 		select {
 		case err := <-in.Lost:
-			end(err)
+			end(ToldElsewhere(err))
 		case <-in.Parent:
 			end(rank.Errorf(rank.KindLost, "the process that spawned this one is gone"))
 		case <-joining.Done():

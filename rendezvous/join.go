@@ -278,6 +278,9 @@ type told struct{ cause *rank.Error }
 func (t told) Error() string { return t.cause.Error() }
 func (t told) Unwrap() error { return t.cause }
 
+// ToldElsewhere marks an error that somebody else tells the user about.
+func ToldElsewhere(e *rank.Error) error { return told{e} }
+
 // Told says that an error of Join concerns the whole job and that the
 // controller, which is in touch, tells the user about it: once is enough.
 func Told(err error) bool {

@@ -423,6 +423,9 @@ func (s *spawn) announce(c *spawned) {
 	if end.Code == 0 || c.ours || len(s.sent) > 0 { // after a signal all know why they end
 		return
 	}
+	if end.Signal != 0 { // it could not say so itself
+		fmt.Fprintf(orFile(s.cfg.Err, os.Stderr), "rankstorm: process %d (pid %d) was ended by signal %d (%v)\n", end.Proc, end.PID, end.Signal, syscall.Signal(end.Signal))
+	}
 	for _, other := range s.children {
 		if other.state == nil {
 			other.tell(end)

@@ -84,7 +84,7 @@ func withParent(parent context.Context, in *rendezvous.Inheritance) (ctx context
 		for sealed := isJoined; ; {
 			select {
 			case err := <-lost:
-				cancel(err)
+				cancel(rendezvous.ToldElsewhere(err)) // by the parent, or by the process that ended itself
 			case <-in.Parent:
 				cancel(rank.Errorf(rank.KindLost, "the process that spawned this one is gone"))
 				return
@@ -115,7 +115,7 @@ func leftToParent(err error) error {
 // root tells of the job, the offender of itself.
 func alreadyTold(err error) bool {
 	_, told := errors.AsType[childrenTold](err)
-	return told || runner.Silent(err)
+	return told || runner.Silent(err) || rendezvous.Told(err)
 }
 
 // exitCode of what a command returned.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -84,7 +85,7 @@ func TestWithParent(t *testing.T) {
 		want := rank.Errorf(rank.KindLost, "gone")
 		p.lost <- want
 		<-ctx.Done()
-		if got := context.Cause(ctx); got != want {
+		if got := context.Cause(ctx); !errors.Is(got, want) || !alreadyTold(got) {
 			t.Errorf("got %v", got)
 		}
 	})
