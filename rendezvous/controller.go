@@ -353,6 +353,20 @@ func (c *controller) missing() string {
 	return strings.Join(c.waitingLines(), "; ")
 }
 
+// handedTo says who has the table to hand it to the others and is silent since;
+// "" at other processes than the controller.
+func (c *controller) handedTo() string {
+	if c == nil {
+		return ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.table == nil || c.inPlace {
+		return ""
+	}
+	return fmt.Sprintf(": process 0 (%s), which hands it out, has not said that they have it; check that host and the network to it", c.table.Procs[0].Host)
+}
+
 // close ends all links; what was said last is given a moment to leave.
 func (c *controller) close() {
 	c.stop()

@@ -291,24 +291,25 @@ func Told(err error) bool {
 // timedOut says why the job did not form.
 func (j *joiner) timedOut() error {
 	j.mu.Lock()
-	defer j.mu.Unlock()
+	c, facts, toldBy, problem := j.controller, j.facts, j.toldBy, j.problem
+	j.mu.Unlock() // the controller has a lock of its own, which comes first
 	limit := j.cfg.JoinTimeout
 	switch {
 	case j.sealing.Load():
-		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: all %d processes came, but the rank table did not reach them all", limit, j.cfg.Procs)
-	case j.controller != nil:
-		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: %s", limit, j.controller.missing())
-	case j.facts != "":
-		return told{rank.Errorf(rank.KindRendezvous, "the job did not form within %v: controller (%s) said: %s", limit, j.toldBy, j.facts)}
-	case j.toldBy != "":
-		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: the controller (%s) is still waiting for others", limit, j.toldBy)
+		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: all %d processes came, but the rank table did not reach them all%s",
+			limit, j.cfg.Procs, c.handedTo())
+	case c != nil:
+		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: %s", limit, c.missing())
+	case facts != "":
+		return told{rank.Errorf(rank.KindRendezvous, "the job did not form within %v: controller (%s) said: %s", limit, toldBy, facts)}
+	case toldBy != "":
+		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: the controller (%s) is still waiting for others", limit, toldBy)
 	}
-	problem := j.problem
 	if problem == "" {
 		problem = "no attempt came to an end"
 	}
 	if j.cfg.Launch.ControllerFrom != "" {
-		return rank.Errorf(rank.KindRendezvous, "no controller at %s within %v: %s; if no process runs on that host, name another one with -C HOST", j.where(), limit, j.problem)
+		return rank.Errorf(rank.KindRendezvous, "no controller at %s within %v: %s; if no process runs on that host, name another one with -C HOST", j.where(), limit, problem)
 	}
 	return rank.Errorf(rank.KindRendezvous, "no controller at %s within %v: %s; is a process started on that host with the same -C, and no firewall between?", j.where(), limit, problem)
 }
