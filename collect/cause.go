@@ -280,8 +280,9 @@ func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 }
 
 // blame names the rank that most failures have in common: as the peer, if the
-// listed edges show that four of five go to one target, else as the rank with at
-// least half of the failed steps. An even spread blames nobody.
+// listed edges show that four of five go to one target of several, or to the only
+// one and its queue overflowed; else as the rank with at least half of the failed
+// steps. An even spread blames nobody.
 func (c *Cause) blame(d *Document, p PhaseDoc, byRank map[rank.Rank]int64, n int64, hosts map[rank.Rank]string) {
 	name := func(r rank.Rank, text string, k int64) {
 		c.Rank, c.Host = &r, hosts[r]
@@ -296,7 +297,7 @@ func (c *Cause) blame(d *Document, p PhaseDoc, byRank map[rank.Rank]int64, n int
 			byTarget[e.To] += e.Failed
 			listed += e.Failed
 		}
-		if r, k := largest(byTarget); listed > 0 && 5*k >= 4*listed && len(byTarget) > 1 {
+		if r, k := largest(byTarget); listed > 0 && 5*k >= 4*listed && (len(byTarget) > 1 || d.overflowed()[r]) {
 			name(r, "to", k)
 			return
 		}

@@ -65,7 +65,7 @@ func slowPaths(d *Document, starved []starvedHost) []Cause {
 
 func newMatrix(d *Document, starved []starvedHost) *connectMatrix {
 	m := &connectMatrix{
-		hosts: d.hostNames(), crowds: d.crowds(), busyNS: map[rank.Rank]int64{}, starved: starved, overflow: map[rank.Rank]bool{},
+		hosts: d.hostNames(), crowds: d.crowds(), busyNS: map[rank.Rank]int64{}, starved: starved, overflow: d.overflowed(),
 	}
 	if p := d.phase("connect"); p != nil {
 		for _, r := range p.Ranks {
@@ -75,13 +75,6 @@ func newMatrix(d *Document, starved []starvedHost) *connectMatrix {
 				}
 			}
 		}
-	}
-	dropped := map[rank.Proc]bool{}
-	for _, r := range d.Resources {
-		dropped[r.Proc] = counted(r, func(h *Held) *int64 { return h.ListenDrops }) > 0
-	}
-	for _, r := range d.Ranks {
-		m.overflow[r.Rank] = dropped[r.Proc]
 	}
 	rows, cols := map[rank.Rank]int{}, map[rank.Rank]int{}
 	index := func(of map[rank.Rank]int, list *[]rank.Rank, r rank.Rank) int {
@@ -234,7 +227,21 @@ func (m *connectMatrix) slowEdges(p polished, slow map[[2]rank.Rank]bool) []slow
 			from: e.From, to: e.To, valueNS: value, typicalNS: typical, edges: 1, compared: len(m.edges), times: math.Exp(effect),
 		})
 	}
-	return out
+	// Of a rank with two edges that are both slow it is not known whether it is
+	// the rank: such lines are too short to have an effect of their own.
+	slowFrom, slowTo := map[rank.Rank]int{}, map[rank.Rank]int{}
+	for _, l := range out {
+		slowFrom[l.from]++
+		slowTo[l.to]++
+	}
+	allFrom, allTo := map[rank.Rank]int{}, map[rank.Rank]int{}
+	for _, e := range m.edges {
+		allFrom[e.From]++
+		allTo[e.To]++
+	}
+	return slices.DeleteFunc(out, func(l slowLine) bool {
+		return slowFrom[l.from] > 1 && allFrom[l.from] < polishCells || slowTo[l.to] > 1 && allTo[l.to] < polishCells
+	})
 }
 
 // role of a slow line, in words and as a kind.

@@ -42,6 +42,9 @@ var (
 	helloTimers = []retryTimer{{firstNS: 200e6, tries: 9}, {firstNS: 200e6, flat: 1, tries: 10}}
 )
 
+// tcpTimers are the transports whose connects wait for these timers.
+var tcpTimers = map[string]bool{"tcp": true, "sim": true}
+
 // A kernel timer is never early. It is late by up to 1/8 of its wait (the
 // levels of the timer wheel), and what it sends takes a moment to be answered.
 const (
@@ -99,7 +102,7 @@ func (c comb) text() string {
 // and is left out.
 func connectCombs(d *Document) (syn, hello comb) {
 	p := d.phase("connect")
-	if p == nil || d.Transport != "tcp" {
+	if p == nil || !tcpTimers[d.Transport] {
 		return syn, hello
 	}
 	var lates []int64
@@ -172,11 +175,13 @@ func overflow(d *Document) []Cause {
 			Kind: "drops", Proc: &proc, Host: r.Host, Phase: "connect", Count: &n,
 			Fix: "raise --backlog and net.core.somaxconn, or pace the storm with --connect parallel=W or rate=R",
 		}
-		who := fmt.Sprintf("process %d", proc)
+		who := fmt.Sprintf("queue of process %d (%s)", proc, r.Host)
 		if ranks := d.ranksOf(proc); len(ranks) == 1 {
-			c.Rank, who = &ranks[0], fmt.Sprintf("rank %d", ranks[0])
+			c.Rank, who = &ranks[0], fmt.Sprintf("queue of rank %d (%s)", ranks[0], r.Host)
+		} else if len(ranks) > 1 {
+			who = fmt.Sprintf("queues of process %d (ranks %s on %s)", proc, rank.FormatRanks(ranks), r.Host)
 		}
-		c.Evidence = fmt.Sprintf("the listen queue of %s (%s) overflowed: %s requests dropped", who, r.Host, FormatCount(n))
+		c.Evidence = fmt.Sprintf("the listen %s overflowed: %s dropped", who, plural(n, "request", "requests"))
 		out = append(out, c)
 	}
 	slices.SortStableFunc(out, func(x, y Cause) int { return cmp.Compare(*y.Count, *x.Count) })
@@ -217,6 +222,21 @@ func counted(r ResourceDoc, of func(*Held) *int64) int64 {
 		}
 	}
 	return n
+}
+
+// overflowed are the ranks of processes whose listeners dropped requests.
+func (d *Document) overflowed() map[rank.Rank]bool {
+	dropped := map[rank.Proc]bool{}
+	for _, r := range d.Resources {
+		dropped[r.Proc] = counted(r, func(h *Held) *int64 { return h.ListenDrops }) > 0
+	}
+	out := map[rank.Rank]bool{}
+	for _, r := range d.Ranks {
+		if dropped[r.Proc] {
+			out[r.Rank] = true
+		}
+	}
+	return out
 }
 
 // ranksOf a process, ascending.
