@@ -44,25 +44,41 @@ func TestSlowPaths(t *testing.T) {
 		want       []string // kind and beginning of the evidence
 	}{
 		{"even", 8, 1, 4, even, nil},
-		{"a target", 8, 1, 4, func(a, b int) float64 { return even(a, b) * pick(b == 3, 12) },
-			[]string{"slow_target connect: rank 3 (n3) as target is 1"}},
+		{
+			"a target", 8, 1, 4, func(a, b int) float64 { return even(a, b) * pick(b == 3, 12) },
+			[]string{"slow_target connect: rank 3 (n3) as target is 1"},
+		},
 		{"a target, 4 ms longer", 8, 1, 4, func(a, b int) float64 { return even(a, b) * pick(b == 3, 4.2) }, nil},
-		{"an initiator", 8, 1, 4, func(a, b int) float64 { return even(a, b) * pick(a == 3, 12) },
-			[]string{"slow_initiator connect: rank 3 (n3) as initiator is 1"}},
-		{"both", 8, 1, 4, func(a, b int) float64 { return even(a, b) * pick(a == 3 || b == 3, 12) },
-			[]string{"slow_rank connect: rank 3 (n3) as "}},
-		{"an edge", 8, 1, 4, func(a, b int) float64 { return even(a, b) * pick(a == 2 && b == 5, 20) },
-			[]string{"slow_edge connect: 2 (n2) → 5 (n5) is "}},
+		{
+			"an initiator", 8, 1, 4, func(a, b int) float64 { return even(a, b) * pick(a == 3, 12) },
+			[]string{"slow_initiator connect: rank 3 (n3) as initiator is 1"},
+		},
+		{
+			"both", 8, 1, 4, func(a, b int) float64 { return even(a, b) * pick(a == 3 || b == 3, 12) },
+			[]string{"slow_rank connect: rank 3 (n3) as "},
+		},
+		{
+			"an edge", 8, 1, 4, func(a, b int) float64 { return even(a, b) * pick(a == 2 && b == 5, 20) },
+			[]string{"slow_edge connect: 2 (n2) → 5 (n5) is "},
+		},
 		{"an edge of two connections", 8, 1, 2, func(a, b int) float64 { return even(a, b) * pick(a == 2 && b == 5, 20) }, nil},
-		{"a host", 5, 2, 4, func(a, b int) float64 { return even(a, b) * pick(a/2 == 1 || b/2 == 1, 12) },
-			[]string{"slow_host connect: all 2 ranks of host n1 are slow"}},
-		{"one rank of a host of two", 5, 2, 4, func(a, b int) float64 { return even(a, b) * pick(b == 3, 12) },
-			[]string{"slow_target connect: rank 3 (n1)"}},
+		{
+			"a host", 5, 2, 4, func(a, b int) float64 { return even(a, b) * pick(a/2 == 1 || b/2 == 1, 12) },
+			[]string{"slow_host connect: all 2 ranks of host n1 are slow"},
+		},
+		{
+			"one rank of a host of two", 5, 2, 4, func(a, b int) float64 { return even(a, b) * pick(b == 3, 12) },
+			[]string{"slow_target connect: rank 3 (n1)"},
+		},
 		{"quick within hosts", 4, 4, 4, func(a, b int) float64 { return even(a, b) * pick(a/4 != b/4, 20) }, nil},
-		{"incast, one initiator", 8, 1, 4, func(a, b int) float64 { return pick(b == 0, even(a, b)*pick(a == 3, 12)) * pick(b != 0, 0) },
-			[]string{"slow_initiator connect: rank 3 (n3)"}},
-		{"ring, one edge", 8, 1, 4, func(a, b int) float64 { return pick((a+1)%8 != b, 0) * even(a, b) * pick(a == 3, 20) },
-			[]string{"slow_edge connect: 3 (n3) → 4 (n4) is "}},
+		{
+			"incast, one initiator", 8, 1, 4, func(a, b int) float64 { return pick(b == 0, even(a, b)*pick(a == 3, 12)) * pick(b != 0, 0) },
+			[]string{"slow_initiator connect: rank 3 (n3)"},
+		},
+		{
+			"ring, one edge", 8, 1, 4, func(a, b int) float64 { return pick((a+1)%8 != b, 0) * even(a, b) * pick(a == 3, 20) },
+			[]string{"slow_edge connect: 3 (n3) → 4 (n4) is "},
+		},
 		{"three ranks", 3, 1, 4, func(a, b int) float64 { return even(a, b) * pick(b == 1, 30) }, nil},
 	} {
 		got := Diagnose(edgeDoc(c.hosts, c.per, c.conns, c.ms))

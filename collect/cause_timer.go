@@ -163,6 +163,7 @@ func overflow(d *Document) []Cause {
 	var out []Cause
 	var retries int64
 	dropsKnown := len(d.Resources) > 0
+	ranksOf := d.ranksOf()
 	for _, r := range d.Resources {
 		retries += max(0, counted(r, func(h *Held) *int64 { return h.SYNRetries }))
 		n := counted(r, func(h *Held) *int64 { return h.ListenDrops })
@@ -176,7 +177,7 @@ func overflow(d *Document) []Cause {
 			Fix: "raise --backlog and net.core.somaxconn, or pace the storm with --connect parallel=W or rate=R",
 		}
 		who := fmt.Sprintf("queue of process %d (%s)", proc, r.Host)
-		if ranks := d.ranksOf(proc); len(ranks) == 1 {
+		if ranks := ranksOf[proc]; len(ranks) == 1 {
 			c.Rank, who = &ranks[0], fmt.Sprintf("queue of rank %d (%s)", ranks[0], r.Host)
 		} else if len(ranks) > 1 {
 			who = fmt.Sprintf("queues of process %d (ranks %s on %s)", proc, rank.FormatRanks(ranks), r.Host)
@@ -239,13 +240,11 @@ func (d *Document) overflowed() map[rank.Rank]bool {
 	return out
 }
 
-// ranksOf a process, ascending.
-func (d *Document) ranksOf(p rank.Proc) []rank.Rank {
-	var out []rank.Rank
+// ranksOf the processes, ascending.
+func (d *Document) ranksOf() map[rank.Proc][]rank.Rank {
+	out := map[rank.Proc][]rank.Rank{}
 	for _, r := range d.Ranks {
-		if r.Proc == p {
-			out = append(out, r.Rank)
-		}
+		out[r.Proc] = append(out[r.Proc], r.Rank)
 	}
 	return out
 }

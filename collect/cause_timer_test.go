@@ -63,18 +63,24 @@ func TestCombs(t *testing.T) {
 		want           []string // evidence after "connect: "
 	}{
 		{name: "doubling", syn: []int64{0, 1004, 1032, 3100}, drops: 5, retries: 4, want: []string{
-			"3 connects waited for SYN retransmissions (1 s: 2, 3 s: 1): the listen queue of rank 0 (a) overflowed: 5 requests dropped"}},
+			"3 connects waited for SYN retransmissions (1 s: 2, 3 s: 1): the listen queue of rank 0 (a) overflowed: 5 requests dropped",
+		}},
 		{name: "linear", syn: []int64{0, 1004, 2041, 5117}, drops: 1, retries: 8, want: []string{
-			"3 connects waited for SYN retransmissions (1 s: 1, 2 s: 1, 5 s: 1): the listen queue of rank 0 (a) overflowed: 1 request dropped"}},
+			"3 connects waited for SYN retransmissions (1 s: 1, 2 s: 1, 5 s: 1): the listen queue of rank 0 (a) overflowed: 1 request dropped",
+		}},
 		{name: "hellos with tail loss probes", syn: []int64{0}, hello: []int64{203, 203, 420, 829}, drops: 9, retries: 7, want: []string{
-			"4 hellos waited for data retransmissions (200 ms: 2, 400 ms: 1, 800 ms: 1): the listen queue of rank 0 (a) overflowed: 9 requests dropped"}},
+			"4 hellos waited for data retransmissions (200 ms: 2, 400 ms: 1, 800 ms: 1): the listen queue of rank 0 (a) overflowed: 9 requests dropped",
+		}},
 		{name: "a hello that waited for its target", syn: []int64{0}, hello: []int64{1500, 1502, 1500}, drops: 2, retries: 1, late: 1500, want: []string{
 			"rank 0 (a) began late by 1.50 s; median of the other 1 rank 0 ns",
-			"the listen queue of rank 0 (a) overflowed: 2 requests dropped"}},
+			"the listen queue of rank 0 (a) overflowed: 2 requests dropped",
+		}},
 		{name: "between the teeth", syn: []int64{500, 1300, 2700}, drops: 2, retries: 1, want: []string{
-			"the listen queue of rank 0 (a) overflowed: 2 requests dropped"}},
+			"the listen queue of rank 0 (a) overflowed: 2 requests dropped",
+		}},
 		{name: "lost on the way", syn: []int64{0, 1004, 3030}, hello: []int64{210}, retries: 4, want: []string{
-			"2 connects waited for SYN retransmissions (1 s: 1, 3 s: 1), 4 packets sent again in all; no listen queue overflowed"}},
+			"2 connects waited for SYN retransmissions (1 s: 1, 3 s: 1), 4 packets sent again in all; no listen queue overflowed",
+		}},
 		{name: "nothing was sent again", syn: []int64{0, 1004, 3030}, hello: []int64{210}},
 		{name: "nothing is known", syn: []int64{0, 1004, 3030}, hello: []int64{210}, drops: 3, retries: 3, unknown: true},
 	} {
