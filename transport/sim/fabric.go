@@ -53,6 +53,7 @@ type Fabric struct {
 	sites     map[string]*site
 	ports     map[string]int
 	cuts      []cut
+	detours   []detour
 }
 
 // site is an address that somebody listens at, did, or was asked for.
@@ -62,6 +63,12 @@ type site struct {
 }
 
 type cut struct{ a, b map[string]bool }
+
+// detour is a way that takes set-up requests longer.
+type detour struct {
+	cut
+	extra time.Duration
+}
 
 // NewFabric makes a fabric. It starts nothing and needs no close.
 func NewFabric(c FabricConfig) *Fabric {
@@ -146,6 +153,32 @@ func (f *Fabric) Partition(a, b []string) {
 	f.mu.Lock()
 	f.cuts = append(f.cuts, c)
 	f.mu.Unlock()
+}
+
+// Slow makes set-up requests from one set of endpoints to another, named as for
+// Partition, take longer by extra. Several add up.
+func (f *Fabric) Slow(from, to []string, extra time.Duration) {
+	d := detour{cut: cut{a: map[string]bool{}, b: map[string]bool{}}, extra: extra}
+	for _, n := range from {
+		d.a[n] = true
+	}
+	for _, n := range to {
+		d.b[n] = true
+	}
+	f.mu.Lock()
+	f.detours = append(f.detours, d)
+	f.mu.Unlock()
+}
+
+// extra is how much longer a set-up request takes, ns.
+func (f *Fabric) extra(from *Endpoint, to *site) int64 {
+	var sum time.Duration
+	for _, d := range f.detours {
+		if d.has(d.a, from, "") && d.has(d.b, to.ep, to.host) {
+			sum += d.extra
+		}
+	}
+	return int64(sum)
 }
 
 // Heal ends all partitions. What was held back arrives with its next retry.

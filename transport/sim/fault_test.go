@@ -97,6 +97,25 @@ func TestLostRequestsFormAComb(t *testing.T) {
 	}
 }
 
+// Slow is of one direction only, named by endpoint or by host, and adds up.
+func TestSlowWay(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		want     time.Duration
+	}{{"from", "to", 34 * time.Millisecond}, {"from", "host-to", 34 * time.Millisecond}, {"to", "from", 4 * time.Millisecond}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := sim.NewFabric(sim.FabricConfig{Steps: sim.StepsTCP, Latency: time.Millisecond})
+			from, _, stop := pair(t, f, sim.StepsTCP, 1, 8)
+			defer stop()
+			f.Slow([]string{c.from}, []string{c.to}, 10*time.Millisecond)
+			f.Slow([]string{c.from}, []string{c.to}, 20*time.Millisecond)
+			if d := took(from.do(transport.StepConnect, 1), transport.StepFullConnect, 1)[0]; d != c.want {
+				t.Errorf("%s to %s: full connect took %v, want %v", c.from, c.to, d, c.want)
+			}
+		})
+	}
+}
+
 func TestPausedTargetOverflowsItsBacklog(t *testing.T) {
 	for name, steps := range map[string]transport.StepSet{"tcp": sim.StepsTCP, "rdma": sim.StepsRDMA} {
 		t.Run(name, func(t *testing.T) {

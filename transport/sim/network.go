@@ -143,7 +143,7 @@ func (f *Fabric) request(me ref, c *conn, depart int64) {
 		f.requestAgain(me, c)
 		return
 	}
-	f.queue.push(packet{at: depart + f.delay(c), key: c.id, from: me, kind: pktRequest})
+	f.queue.push(packet{at: depart + f.delay(c) + f.extra(me.w.ep, c.to), key: c.id, from: me, kind: pktRequest})
 }
 
 // requestAgain is called when a request got lost or was dropped.
