@@ -170,3 +170,22 @@ func TestMedianPolishFindsTheEffects(t *testing.T) {
 		t.Errorf("%d cells stick out, want %d", found, wild)
 	}
 }
+
+// A rank alone on a host has longer ways than those that share one: that is the
+// network's, not its own.
+func TestFarRankIsNotSlow(t *testing.T) {
+	far := func(own float64) *Document {
+		d := edgeDoc(12, 1, 4, func(a, b int) float64 { return pick(a == 11 || b == 11, 20) * pick(b == 4, own) })
+		for i := range 11 {
+			d.Ranks[i].Host = "near"
+		}
+		d.Hosts = []Host{{Host: "near", Ranks: 11}, {Host: "n11", Ranks: 1}}
+		return d
+	}
+	if got := Diagnose(far(1)); len(got) != 0 {
+		t.Errorf("causes %+v, want none", got)
+	}
+	if got := Diagnose(far(12)); len(got) != 1 || got[0].Kind != "slow_target" || *got[0].Rank != 4 {
+		t.Errorf("causes %+v, want target 4", got)
+	}
+}
