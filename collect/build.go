@@ -91,7 +91,7 @@ func NewDocument(m Meta) *Document {
 		Hosts: []Host{}, Clock: []ProcClock{}, Barriers: []BarrierDoc{}, Ranks: []RankDoc{},
 		Addresses: append([]AddressDoc{}, m.Addresses...), Phases: []PhaseDoc{},
 		Rounds: []RoundDoc{}, EdgeList: []EdgeDoc{}, Resources: []ResourceDoc{}, Errors: []ErrorDoc{},
-		Causes: []Cause{}, Warnings: []string{},
+		Causes: []Cause{}, Warnings: []string{}, Losses: []Loss{},
 		build: &builder{
 			startNS: m.StartNS, clocks: map[rank.Proc]ProcClock{},
 			before: map[rank.Proc]ProcResources{}, peak: map[rank.Proc]ProcResources{}, after: map[rank.Proc]ProcResources{},

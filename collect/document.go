@@ -57,6 +57,7 @@ type Document struct {
 	Errors       []ErrorDoc        `json:"errors"`
 	ErrorsMore   int64             `json:"errors_left_out"`
 	Causes       []Cause           `json:"causes"`
+	Losses       []Loss            `json:"losses"`
 	Progress     *ProgressDoc      `json:"progress"` // where a partial job stopped
 	Warnings     []string          `json:"warnings"`
 	Exit         *Exit             `json:"exit"`
@@ -285,6 +286,17 @@ type Cause struct {
 	Count    *int64     `json:"count"`    // how many connections, descriptors …
 	Evidence string     `json:"evidence"` // one line, complete in itself
 	Fix      string     `json:"fix"`      // what to do, may be empty
+}
+
+// Loss is one process that was lost: when its control link said so, which is
+// what the job acts on, and when gossip first thought so, ns since the start of
+// the run.
+type Loss struct {
+	Proc     rank.Proc `json:"proc"`
+	Host     string    `json:"host"`
+	Phase    string    `json:"phase"`
+	LinkNS   *int64    `json:"link_ns"`   // null: only gossip suspected it
+	GossipNS *int64    `json:"gossip_ns"` // null: gossip had not noticed by then
 }
 
 // ProgressDoc is where a job stood when it was broken off.

@@ -269,6 +269,10 @@ func (p *process) event(ev rendezvous.Event) {
 	case rendezvous.ParentLost:
 		p.orphaned = true
 		p.step(phases.MemberInput{Kind: phases.MParentLost, Proc: ev.Proc, Cause: p.lost(ev.Proc, ev.Err)})
+	case rendezvous.Suspected:
+		if p.root != nil {
+			p.root.losses.seen(p, ev.Proc, p.clock.Now()-p.startNS, true)
+		}
 	case rendezvous.Refused:
 		p.note("%v", ev.Err)
 	}

@@ -74,6 +74,7 @@ func (p *process) report() error {
 		Controller: st.Controller, Members: int64(st.Members), Agents: int64(st.Agents),
 		Suspicions: int64(st.Suspicions), Refutations: int64(st.Refutations), GatherNS: st.GatherNS, SealNS: st.SealNS,
 	}
+	r.doc.Losses = r.losses.list()
 	if slot, begun := r.m.Slot(); r.partial && begun {
 		done, total := r.m.Progress()
 		r.doc.Progress = &collect.ProgressDoc{Phase: string(slot.Phase), Round: slot.Round, Stage: slot.Stage, Done: done, Total: total}

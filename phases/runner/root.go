@@ -14,6 +14,7 @@ type rootShell struct {
 	p        *process
 	m        *phases.Root
 	doc      *collect.Document
+	losses   losses
 	finished bool
 	code     int
 	cause    *rank.Error
@@ -56,6 +57,11 @@ func (r *rootShell) step(in phases.Input) {
 func (r *rootShell) message(m phases.Message) {
 	if m.Type == phases.Progress {
 		defer r.display.progress(m) // after the machine knows of it
+	}
+	if m.Type == phases.Lost {
+		for proc := range m.Covers.All() {
+			r.losses.seen(r.p, proc, r.p.clock.Now()-r.p.startNS, false)
+		}
 	}
 	r.step(phases.Input{Kind: phases.InMessage, Msg: m})
 }
