@@ -8,6 +8,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/netip"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -369,8 +371,17 @@ func TestSealNamesWhoIsMissing(t *testing.T) {
 	})
 }
 
+// RANKSTORM_TRIALS sets how many sets of clocks are tried.
 func TestClocksAlongTheTree(t *testing.T) {
-	for seed := range uint64(15) {
+	trials := uint64(15)
+	if s := os.Getenv("RANKSTORM_TRIALS"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trials = n
+	}
+	for seed := range trials {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))
 			n := 14
