@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -147,16 +148,17 @@ func (p *process) lost(proc rank.Proc, err error) *rank.Error {
 		return e
 	}
 	host, ranks := p.describe(proc)
+	pid := p.table.Entry(proc).PID
 	text := "control link closed"
-	switch {
-	case e != nil && e.Proc == proc && e.Text != "":
-		text = e.Text // who and where are said already
-	case err != nil:
+	if err != nil {
 		text = err.Error()
+		if e != nil && e.Proc == proc && e.Text != "" { // who and where are said already
+			text = strings.TrimPrefix(strings.TrimPrefix(e.Text, fmt.Sprintf("pid %d: ", pid)), "control link lost: ")
+		}
 	}
 	return &rank.Error{
 		Kind: rank.KindLost, Proc: proc, Ranks: ranks, Host: host, Phase: string(p.slot.Phase), Peer: rank.None,
-		Text: fmt.Sprintf("process %d (pid %d) was lost: %s", proc, p.table.Entry(proc).PID, text),
+		Text: fmt.Sprintf("process %d (pid %d) was lost: %s", proc, pid, text),
 	}
 }
 
