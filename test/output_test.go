@@ -93,7 +93,7 @@ func fullDevice(t *testing.T) *os.File {
 	t.Helper()
 	f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Skip("no /dev/full: ", err)
+		t.Fatal("no /dev/full: ", err)
 	}
 	return f
 }
