@@ -3,6 +3,7 @@ package runner
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -123,6 +124,7 @@ func stranger(t *testing.T, p transport.Provider, clk transport.Clock, bind stri
 	}
 	reasons := make([]uint16, len(list))
 	ev := make([]transport.Event, 64)
+	const wave = 32 // who opens more at once than a target keeps half-open may be closed instead of answered
 	for _, s := range []transport.Step{
 		transport.StepCreateID, transport.StepBindAddr, transport.StepResolveAddr, transport.StepResolveRoute, transport.StepCreateQP, transport.StepConnect,
 	} {
@@ -133,14 +135,14 @@ func stranger(t *testing.T, p transport.Provider, clk transport.Clock, bind stri
 		if s == transport.StepConnect {
 			last = transport.StepFullConnect
 		}
-		for begun := 0; begun < len(list); {
-			n, err := w.Start(s, transport.Conn(begun), len(list)-begun, nil)
-			if begun += n; err != nil {
-				t.Fatal(err)
+		for got, begun := 0, 0; got < len(list); {
+			if begun < len(list) && begun < got+wave {
+				n, err := w.Start(s, transport.Conn(begun), min(len(list), got+wave)-begun, nil)
+				if begun += n; err != nil && !errors.Is(err, transport.ErrAgain) {
+					t.Fatal(err)
+				}
 			}
-		}
-		for got := 0; got < len(list); {
-			n, err := w.Wait(clk.Now()+int64(10*time.Second), ev)
+			n, err := w.Wait(clk.Now()+int64(time.Minute), ev)
 			if err != nil || n == 0 {
 				t.Fatalf("%v: %d of %d answered, error %v", s, got, len(list), err)
 			}
@@ -276,6 +278,50 @@ func TestReplayedHelloInOpenJob(t *testing.T) {
 		d := b.clean()
 		whole(t, d, 4)
 		turnedAway(t, d, 0, 4)
+	})
+}
+
+// Strangers who come before the storm, as many as the backlog holds, are gone when it begins: no peer has to try again.
+func TestFullBacklogBeforeTheStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const backlog, conns = 8, 4
+		s := spec(2, func(s *phases.Spec) {
+			s.Connections = conns
+			s.Holds = []phases.Hold{{Phase: phases.QP, For: time.Second}}
+		})
+		var wire *tap
+		fc := sim.FabricConfig{MaxBacklog: backlog}
+		fc.Costs[transport.StepConnect] = time.Millisecond // a target is busy with its own when the first request comes
+		b := start(t, 1, s, fc, func(_ int, cfg *Config) {
+			if wire == nil {
+				wire = &tap{Provider: cfg.Provider}
+			}
+			cfg.Provider = sharedTap{wire, cfg.Provider}
+		})
+		for len(wire.seen()) < 2*conns {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(500 * time.Millisecond) // all processes hold in qp, the last phase before
+		var junk []tapped
+		for _, h := range wire.seen() {
+			h.hello[31] ^= 1
+			for range backlog / conns {
+				junk = append(junk, h)
+			}
+		}
+		for i, reason := range stranger(t, sim.New(b.fabric), sim.NewClock(0), "stranger", junk) {
+			if reason != rejectForeign {
+				t.Errorf("hello %d was answered with %d, want %d", i, reason, rejectForeign)
+			}
+		}
+		d := b.clean()
+		whole(t, d, 2*conns)
+		turnedAway(t, d, int64(len(junk)), 0)
+		for _, p := range d.Resources {
+			if *p.After.SYNRetries != 0 || *p.After.ListenDrops != 0 {
+				t.Errorf("process %d: %d requests sent again, %d dropped", p.Proc, *p.After.SYNRetries, *p.After.ListenDrops)
+			}
+		}
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 const (
 	chunk = 64                    // connections started between two polls
+	early = time.Millisecond      // before the agreed start nobody connects who belongs to the job; more than the clocks differ
 	tick  = 50 * time.Millisecond // longest sleep in Wait: bounds how late a stall or an abort is noticed
 )
 
@@ -222,6 +223,9 @@ func (w *worker) now() int64 { return w.rk.p.clock.Now() }
 func (w *worker) begin(c command) {
 	p := w.rk.p
 	w.at = c.at
+	if c.slot.Phase == phases.Connect {
+		w.clearQueue(c.at - int64(early))
+	}
 	p.clock.SleepUntil(c.at, p.spin)
 	w.released = w.now()
 	if c.delay > 0 {
@@ -258,6 +262,20 @@ func (w *worker) begin(c command) {
 			if p.steps.Has(s) {
 				w.destroy(s)
 			}
+		}
+	}
+}
+
+// clearQueue takes what has come to the listener before the storm: strangers only, who would fill the places in the
+// backlog that the peers need in a moment.
+func (w *worker) clearQueue(until int64) {
+	for now := w.now(); now < until && !w.stop.Load(); now = w.now() {
+		n, err := w.tw.Wait(min(until, now+int64(tick)), w.ev)
+		for i := range n {
+			w.handle(&w.ev[i])
+		}
+		if err != nil {
+			return // the storm finds out as well, and says so
 		}
 	}
 }

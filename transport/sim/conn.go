@@ -1,6 +1,10 @@
 package sim
 
-import "rankstorm/transport"
+import (
+	"slices"
+
+	"rankstorm/transport"
+)
 
 // state of one side of a connection.
 type state uint8
@@ -280,7 +284,8 @@ func (w *Worker) take(now int64) bool {
 }
 
 // refuseFull rejects what no worker of the endpoint has room for, rather than
-// let it wait for ever. Before the first Reserve requests wait.
+// let it wait for ever. Before the first Reserve requests wait, and as long as
+// one that was taken may still be rejected and give its place back.
 func (w *Worker) refuseFull() {
 	e := w.ep
 	if !w.accepting || e.orphans.len() == 0 {
@@ -288,8 +293,8 @@ func (w *Worker) refuseFull() {
 	}
 	places := 0
 	for _, x := range e.workers {
-		if !x.closed && x.room() > 0 {
-			return // it may be turned on again
+		if !x.closed && (x.room() > 0 || x.undecided()) {
+			return // it may be turned on again, or reject one
 		}
 		places += x.in
 	}
@@ -302,6 +307,11 @@ func (w *Worker) refuseFull() {
 			e.f.queue.push(packet{at: at, key: src.id, to: r, kind: pktAnswer, reason: ReasonNoRoom})
 		}
 	}
+}
+
+// undecided says whether a request that takes a place is not answered yet.
+func (w *Worker) undecided() bool {
+	return w.mute > 0 || slices.ContainsFunc(w.conns[w.out:], func(c conn) bool { return c.state == stRequested })
 }
 
 // announce gives the EventRequest of a taken request whose hello is there.

@@ -14,6 +14,9 @@ func (w *worker) accept() {
 		return
 	}
 	for range acceptBatch {
+		if len(w.free) == 0 && w.oldest < 0 && len(w.waiting) > 0 {
+			return // all slots are of peers, some of which may turn out to be none
+		}
 		fd, no := accept4(listener)
 		switch no {
 		case 0:
@@ -74,7 +77,10 @@ func (w *worker) readHello(slot int32, c *conn) {
 			return
 		}
 		if c.got == helloFrame {
-			w.request(slot, c)
+			if c.watched {
+				w.dropHalfOpen(slot)
+			}
+			w.whole(slot, c)
 			return
 		}
 	}
@@ -88,18 +94,52 @@ func (w *worker) readHello(slot int32, c *conn) {
 	}
 }
 
+// whole deals with a complete hello. If every place is taken, but some by requests
+// that the caller has not answered yet, it waits: they may be forged ones, which
+// give their places back.
+func (w *worker) whole(slot int32, c *conn) {
+	switch {
+	case len(w.waiting) == 0 && w.places():
+		w.request(slot, c)
+	case w.open > 0 || len(w.waiting) > 0 && w.places():
+		c.state = stWaiting
+		w.waiting = append(w.waiting, slot) // within its capacity
+	default:
+		w.noRoom(slot, c)
+	}
+}
+
+// places says whether a request can be taken.
+func (w *worker) places() bool { return w.accepted < w.in || len(w.rejected) > 0 }
+
+// admit takes the hellos that waited for a place, or tells them that there is
+// none after all.
+func (w *worker) admit() {
+	n := 0
+	for _, slot := range w.waiting {
+		if !w.places() && w.open > 0 {
+			break
+		}
+		n++
+		if c := &w.conns[slot]; w.places() {
+			w.request(slot, c)
+		} else {
+			w.noRoom(slot, c)
+		}
+	}
+	w.waiting = append(w.waiting[:0], w.waiting[n:]...)
+}
+
+// noRoom rejects a request because all places are those of accepted ones.
+func (w *worker) noRoom(slot int32, c *conn) {
+	putShort(&w.short, kindAnswer, statusRejected, ReasonNoRoom)
+	_, _ = unix.Write(int(c.fd), w.short[:])
+	w.count.foreign.Add(1)
+	w.release(slot, c)
+}
+
 // request hands a complete hello to the caller.
 func (w *worker) request(slot int32, c *conn) {
-	if c.watched {
-		w.dropHalfOpen(slot)
-	}
-	if w.accepted == w.in && len(w.rejected) == 0 {
-		putShort(&w.short, kindAnswer, statusRejected, ReasonNoRoom)
-		_, _ = unix.Write(int(c.fd), w.short[:])
-		c.watched = false // no longer among the half-open
-		w.turnAway(slot)
-		return
-	}
 	i := w.accepted
 	if last := len(w.rejected) - 1; last >= 0 {
 		i = int(w.rejected[last])
@@ -111,9 +151,9 @@ func (w *worker) request(slot int32, c *conn) {
 	w.slotOf[i] = slot
 	w.count.conns.Add(1)
 	c.state, c.got = stRequest, 0
+	w.open++
 	e := w.ring.push()
-	e.Conn, e.Step, e.Kind, e.Cause, e.Reason, e.Begin, e.End, e.Err =
-		c.id, transport.StepAccept, transport.EventRequest, 0, 0, c.begin, c.begin, nil
+	e.Conn, e.Step, e.Kind, e.Cause, e.Reason, e.Begin, e.End, e.Err = c.id, transport.StepAccept, transport.EventRequest, 0, 0, c.begin, c.begin, nil
 	copy(e.Hello[:], c.buf[headerSize:])
 }
 
@@ -142,6 +182,7 @@ func (w *worker) Answer(id transport.Conn, accept bool, reason uint16) error {
 		w.reject(slot, c, reason)
 		return nil
 	}
+	w.open--
 	putShort(&w.short, kindAnswer, statusAccepted, 0)
 	n, err := unix.Write(int(c.fd), w.short[:])
 	end := w.clock.Now()

@@ -9,7 +9,7 @@ import (
 // state of one socket.
 //
 //	initiator: none → created → connecting → answer → live ⇄ probe → closing → shut → none
-//	target:    none → hello → request → serving → shut → none
+//	target:    none → hello (→ waiting) → request → serving → shut → none
 //
 // From each but none a failure leads to dead; gone is live or probe after the
 // peer went away. Only destroy leads back to none.
@@ -25,6 +25,7 @@ const (
 	stClosing          // shutdown called, peer's side still open
 	stGone             // peer's close seen before ours
 	stHello            // accepted, hello not complete: may be a stranger
+	stWaiting          // hello complete, no place before a request is answered
 	stRequest          // hello delivered, Answer not called
 	stServing          // answered
 	stShut             // closed both ways

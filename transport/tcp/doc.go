@@ -68,6 +68,12 @@
 //
 // An accepted socket becomes a connection only with a complete hello. One that
 // says something else is closed at its first wrong byte; one that says nothing
-// is closed after 10 s, or earlier if more than 64 wait. They are counted in
-// Counters.Foreign and disturb nobody else.
+// is closed after 10 s, or earlier if more than 256 wait: whoever has been silent
+// for longest goes first. They are counted in Counters.Foreign and disturb nobody
+// else.
+//
+// A complete hello that may be forged has a place among the reserved ones only
+// until the caller has answered. While all places are taken and one of them by a
+// request without an answer, others wait for it; they are told that there is no
+// room only when all places are those of accepted connections.
 package tcp

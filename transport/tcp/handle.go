@@ -40,11 +40,11 @@ func (w *worker) handle(slot int32, c *conn, bits uint32) {
 			switch c.state {
 			case stHello:
 				w.turnAway(slot) // it can never become whole
-			case stRequest:
+			case stRequest, stWaiting:
 				c.missed = true
 			}
 		}
-	case stRequest:
+	case stRequest, stWaiting:
 		c.missed = true
 	}
 }

@@ -338,6 +338,9 @@ func (w *worker) destroy(s transport.Step, slot int32, c *conn, begin int64) int
 func (w *worker) release(slot int32, c *conn) {
 	unix.Close(int(c.fd))
 	w.count.fds.Add(-1)
+	if c.state == stRequest {
+		w.open--
+	}
 	id, peer := c.id, c.peer
 	*c = conn{fd: -1, id: id, gen: c.gen + 1, peer: peer, prev: -1, next: -1}
 	if int(slot) >= w.out {

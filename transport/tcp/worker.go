@@ -18,7 +18,8 @@ const (
 	acceptBatch = 8   // requests taken in one poll: more would keep the first from its answer, fewer cost calls
 	perReady    = 4   // events that one ready descriptor can give
 
-	spare         = 64               // half-open sockets beside the expected connections
+	spare         = 256              // half-open sockets beside the expected connections
+	spareTable    = 64               // as many of them the descriptor table is grown for
 	helloDeadline = 10 * time.Second // for an accepted socket to say its hello
 	acceptRest    = 10 * time.Millisecond
 	// A set-up that took longer than this had time for a retransmission (the
@@ -42,6 +43,8 @@ type worker struct {
 	accepted int
 	rejected []int32 // indices of accepted connections that a reject gave back
 	free     []int32 // slots for accepted sockets
+	waiting  []int32 // slots with a complete hello that have no place yet, in order of their hellos
+	open     int     // requests that the caller has not answered
 	oldest   int32   // half-open sockets in order of acceptance, -1 none
 	newest   int32
 	peers    []peer
@@ -107,6 +110,9 @@ func (w *worker) Reserve(out, in int) error {
 	for w.oldest >= 0 {
 		w.turnAway(w.oldest)
 	}
+	for _, slot := range w.waiting {
+		w.turnAway(slot)
+	}
 	slots := out + in + spare
 	if slots > cap(w.conns) {
 		w.conns = make([]conn, slots)
@@ -118,11 +124,12 @@ func (w *worker) Reserve(out, in int) error {
 	}
 	w.slotOf = resize(w.slotOf, in)
 	w.rejected = resize(w.rejected, in)[:0]
+	w.waiting = resize(w.waiting, in+spare)[:0]
 	w.free = resize(w.free, in+spare)
 	for i := range w.free {
 		w.free[i] = int32(slots - 1 - i) // lowest on top
 	}
-	w.out, w.in, w.accepted = out, in, 0
+	w.out, w.in, w.accepted, w.open = out, in, 0, 0
 	w.peers = w.peers[:0]
 	clear(w.peerOf)
 
@@ -138,8 +145,9 @@ func (w *worker) Reserve(out, in int) error {
 	}
 	w.ring.grow(size)
 
-	w.e.table.expect(w.promised, slots)
-	w.promised = slots
+	fds := out + in + spareTable
+	w.e.table.expect(w.promised, fds)
+	w.promised = fds
 	return nil
 }
 
@@ -209,6 +217,9 @@ func (w *worker) Poll(ev []transport.Event) int {
 
 // poll looks at the sockets for at most ns and hands out events.
 func (w *worker) poll(ns int64, ev []transport.Event) (int, error) {
+	if len(w.waiting) > 0 && !w.closed {
+		w.admit()
+	}
 	n := w.ring.drain(ev)
 	if w.closed || n == len(ev) && n+w.ring.n > 0 {
 		return n, nil
@@ -290,6 +301,9 @@ func (w *worker) Abandon(id transport.Conn) {
 		return
 	}
 	w.askRetransmits(c, w.clock.Now())
+	if c.state == stRequest {
+		w.open--
+	}
 	c.state = stDead
 }
 

@@ -15,6 +15,7 @@ var refusalTests = []subtest{
 	{"Reject", "a reject fails the connection at the initiator with its reason, and only that one", func(k *kit) { reject(k, 0) }},
 	{"LateReject", "a reject may come late, after others were accepted", func(k *kit) { reject(k, 50*time.Millisecond) }},
 	{"RejectTakesNoPlace", "any number of rejected requests leaves room for all that were reserved", rejectTakesNoPlace},
+	{"RejectedBurstTakesNoPlace", "a burst of requests that are rejected leaves room for those that come with it", rejectedBurst},
 	{"NobodyThere", "where nobody listens connect fails as refused, and only there", nobodyThere},
 	{"Unreachable", "an address without a host behind it fails in resolve or connect", unreachable},
 	{"MalformedAddress", "Assign refuses what is no address of the provider", malformed},
@@ -225,6 +226,56 @@ func rejectTakesNoPlace(k *kit) {
 	if c := to.ep.Counters().Conns + from.ep.Counters().Conns; c != 0 {
 		k.broken("%d connections are counted after all were destroyed", c)
 	}
+	t.reserve(0, 1)
+}
+
+// rejectedBurst begins eight times as many connections at once as are reserved, of which only the last are accepted. The
+// target looks when all have come, and answers late.
+func rejectedBurst(k *kit) {
+	const places, n = 4, 32
+	from, to := k.open("from", 1), k.open("to", 1)
+	f, t := from.sides[0], to.sides[0]
+	t.reserve(0, places)
+	t.w.Accepting(false)
+	t.rejects = map[int]uint16{}
+	for i := range n - places {
+		t.rejects[i] = 7
+	}
+	f.reserve(n, 0)
+	f.prepare(0, n, to.addr)
+	f.begin(transport.StepConnect, 0, n, nil)
+	k.quiet(20 * time.Millisecond)
+	to.hold = true
+	t.w.Accepting(true)
+	k.until("all places being asked for", func() bool { return to.requests() == places })
+	k.quiet(20 * time.Millisecond)
+	for c := range n {
+		if f.failed[c].Kind != 0 {
+			k.broken("connection %d failed before any request was answered: %+v", c, f.failed[c])
+		}
+	}
+	to.hold = false
+	for _, c := range slices.Clone(t.requests) {
+		t.answer(c)
+	}
+	f.await(transport.StepConnect, 0, n)
+	up := 0
+	for c := range n {
+		if f.failed[c].Kind == 0 {
+			up++
+			continue
+		}
+		f.wantFailed(c, connecting, transport.CauseRejected)
+		if f.failed[c].Reason != 7 {
+			k.broken("connection %d was rejected with reason %d, want 7", c, f.failed[c].Reason)
+		}
+	}
+	if up != places {
+		k.broken("%d connections were accepted, want %d", up, places)
+	}
+	f.run(transport.StepDisconnect, 0, n)
+	f.destroy(0, n)
+	to.destroyAccepted()
 	t.reserve(0, 1)
 }
 
