@@ -31,9 +31,14 @@ var rooms = map[string]room{
 	"transport/internal/epoll":    {others: []string{"golang.org/x/sys/unix"}},
 	"transport/internal/monotime": {ours: []string{"transport"}, others: []string{"golang.org/x/sys/unix"}},
 	"transport/tcp":               {ours: []string{"transport", "transport/internal/…"}, others: []string{"golang.org/x/sys/unix"}},
-	"transport/sim":               {ours: []string{"transport", "transport/internal/…"}},
-	"transport/transporttest":     {ours: []string{"transport", "transport/internal/…"}},
-	"phases":                      {ours: []string{"rank", "transport"}, others: []string{"github.com/vmihailenco/msgpack/v5/…"}},
+	"transport/rdma": {
+		ours:   []string{"transport", "transport/internal/…", "transport/rdma/internal/…"},
+		others: []string{"golang.org/x/sys/unix"},
+	},
+	"transport/rdma/internal/verbs": {others: []string{"golang.org/x/sys/unix"}},
+	"transport/sim":                 {ours: []string{"transport", "transport/internal/…"}},
+	"transport/transporttest":       {ours: []string{"transport", "transport/internal/…"}},
+	"phases":                        {ours: []string{"rank", "transport"}, others: []string{"github.com/vmihailenco/msgpack/v5/…"}},
 	"collect": {
 		ours: []string{"rank", "transport", "phases", "internal/wellformed"},
 		others: []string{
@@ -54,7 +59,7 @@ var rooms = map[string]room{
 		others: []string{"github.com/vmihailenco/msgpack/v5/…", "golang.org/x/sys/unix"},
 	},
 	"cmd/rankstorm": {
-		ours:   []string{"rank", "phases", "phases/runner", "rendezvous", "collect", "transport", "transport/tcp", "transport/sim"},
+		ours:   []string{"rank", "phases", "phases/runner", "rendezvous", "collect", "transport", "transport/tcp", "transport/rdma", "transport/sim"},
 		others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},
 	},
 	"test":            {},

@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 test/setup.sh
-: "${RANKSTORM_REQUIRE=python,ipv6,rtnetlink}"
+: "${RANKSTORM_REQUIRE=python,ipv6,rtnetlink,rdma-headers}"
 export RANKSTORM_REQUIRE
 # Two packages at a time: whole jobs of many processes share the machine's cores.
 exec go test -race -shuffle=on -timeout 15m -p 2 "$@" ./...

@@ -1,12 +1,14 @@
 #!/bin/sh
 # Installs what the tests need beside Go: a C compiler (race detector), Python 3
-# (the independent check of the printed table), git, make, and the certificates
-# that Go fetches modules with.
+# (the independent check of the printed table), git, make, the certificates that
+# Go fetches modules with, and the RDMA libraries' headers (compared with ours).
 # Does nothing where they are there already; without root it says what is missing.
 set -eu
 packages=
 need() { command -v "$1" >/dev/null 2>&1 || packages="$packages $2"; }
 need gcc gcc
+[ -e /usr/include/infiniband/verbs.h ] || packages="$packages libibverbs-dev"
+[ -e /usr/include/rdma/rdma_cma.h ] || packages="$packages librdmacm-dev"
 [ -e /usr/include/stdlib.h ] || packages="$packages libc6-dev"
 need python3 python3
 need git git

@@ -1,0 +1,3 @@
+// Package rdma connects ranks through RDMA CM: librdmacm and libibverbs, which
+// are opened at run time.
+package rdma
