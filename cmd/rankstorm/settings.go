@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +23,9 @@ import (
 var providers = map[string]func() transport.Provider{
 	"tcp": tcp.New,
 }
+
+// providerNames lists the providers of this build, sorted.
+func providerNames() []string { return slices.Sorted(maps.Keys(providers)) }
 
 // maxCustomBytes bounds the file of --custom: it is read whole and compared by
 // all processes. A byte matrix of 8,192 ranks fits.

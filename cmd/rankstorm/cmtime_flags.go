@@ -1,0 +1,309 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"rankstorm/phases"
+)
+
+// The defaults of cmtime.
+const (
+	cmtimeConnections = 100
+	cmtimePeers       = 2
+	cmtimePort        = "7471"
+	cmtimeQPN         = 1000
+	cmtimeRetries     = 2
+	cmtimeTimeoutMS   = 2000
+)
+
+// cmtimePhaseTimeout is longer than the connection manager itself tries: its
+// last request on RoCE is given up after 103 s.
+const cmtimePhaseTimeout = 3 * time.Minute
+
+// cmtimeFlags are the options of the cmtime face, as typed: those of cmtime in
+// getopt's form, and our own, which are long.
+type cmtimeFlags struct {
+	iface       string // -B
+	bind        string // -b
+	controller  string // -C
+	connections int    // -c, per client and server
+	listener    bool   // -L
+	mimicked    bool   // -m was given, 0 is a value
+	mimic       int    // -m, µs
+	threads     int    // -n
+	peers       int    // -P
+	port        int    // -p
+	qpn         int    // -q
+	retries     int    // -r
+	sockets     bool   // -S
+	timeoutMS   int    // -t
+	resolving   bool   // -r or -t was given
+
+	cmtimeLong
+	named    func(flag string) bool // of the long ones, given by flag or variable
+	operands []string               // words that are no option
+}
+
+// cmtimeLong are the options that cmtime does not have.
+type cmtimeLong struct {
+	transport       string
+	all             bool
+	noQPPass        bool
+	joinTimeout     time.Duration
+	phaseTimeout    time.Duration
+	livenessTimeout time.Duration
+	secretFile      string
+	host            string
+	out             string
+	quiet           bool
+}
+
+func (l *cmtimeLong) register(flags *pflag.FlagSet) {
+	d := phases.DefaultSpec()
+	flags.SortFlags = false
+	flags.StringVar(&l.transport, "transport", "", "what carries the connections: "+strings.Join(providerNames(), ", ")+" (default rdma, with -S tcp)")
+	flags.BoolVar(&l.all, "all", false, "print the tables of all instances together at the controller (default: if there are more than 2)")
+	flags.BoolVar(&l.noQPPass, "no-qp-pass", false, "end with a pass without queue pairs (default: with 2 instances and without -S, as cmtime does)")
+	flags.DurationVar(&l.joinTimeout, "join-timeout", d.JoinTimeout, "give up if not everybody is there by then")
+	flags.DurationVar(&l.phaseTimeout, "phase-timeout", cmtimePhaseTimeout, "longest time of one phase")
+	flags.DurationVar(&l.livenessTimeout, "liveness-timeout", d.LivenessTimeout, "an instance that does not answer for this long is lost")
+	flags.StringVar(&l.secretFile, "secret-file", "", "`file` with the secret that protects the job, the same everywhere")
+	flags.StringVar(&l.host, "host", "", "host `name` of this instance (default: the machine's)")
+	flags.StringVarP(&l.out, "out", "", "", "result document of the whole job: `file` (default: none is written)")
+	flags.BoolVar(&l.quiet, "quiet", false, "no progress and no notes on standard error")
+}
+
+// errCmtimeUsage asks for cmtime's usage text, its answer to most mistakes.
+var errCmtimeUsage = errors.New("usage")
+
+// errCmtimeHelp asks for the help text.
+var errCmtimeHelp = errors.New("help")
+
+// parseCmtime reads a command line as getopt("B:b:C:c:Lm:n:P:p:q:r:St:") does:
+// letters may share a word, a value may follow in the same word or be the next
+// one, whatever that is, words that are no option are passed over, -- ends the
+// options, and of a repeated one the last counts; -B and -b are taken once. A
+// word that begins with -- and goes on is one of our long options. Complaints of
+// getopt itself go to complain. The error is errCmtimeUsage, errCmtimeHelp or a
+// usage error about a value.
+func parseCmtime(name string, args []string, env environment, complain io.Writer) (*cmtimeFlags, error) {
+	f := &cmtimeFlags{
+		connections: cmtimeConnections, threads: 1, peers: cmtimePeers, qpn: cmtimeQPN,
+		retries: cmtimeRetries, timeoutMS: cmtimeTimeoutMS,
+	}
+	port := cmtimePort
+	long := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	f.register(long)
+	for len(args) > 0 {
+		word := args[0]
+		args = args[1:]
+		switch {
+		case word == "--":
+			f.operands = append(f.operands, args...)
+			args = nil
+			continue
+		case word == "--help":
+			return nil, errCmtimeHelp
+		case strings.HasPrefix(word, "--"):
+			rest, err := f.long(long, word, args)
+			if err != nil {
+				return nil, err
+			}
+			args = rest
+			continue
+		case word == "-" || !strings.HasPrefix(word, "-"):
+			f.operands = append(f.operands, word)
+			continue
+		}
+		for cluster := word[1:]; cluster != ""; {
+			letter := cluster[0]
+			cluster = cluster[1:]
+			value := ""
+			switch {
+			case letter == 'L' || letter == 'S':
+			case !strings.ContainsRune("BbCcmnPpqrt", rune(letter)):
+				fmt.Fprintf(complain, "%s: invalid option -- '%s'\n", name, strings.ToValidUTF8(string(letter), "?"))
+				return nil, errCmtimeUsage
+			case cluster != "":
+				value, cluster = cluster, ""
+			case len(args) == 0:
+				fmt.Fprintf(complain, "%s: option requires an argument -- '%c'\n", name, letter)
+				return nil, errCmtimeUsage
+			default:
+				value, args = args[0], args[1:]
+			}
+			if letter == 'p' {
+				port = value
+			}
+			if err := f.set(letter, value); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if (f.iface == "" && f.bind == "") || f.controller == "" {
+		return nil, errCmtimeUsage
+	}
+	var err error
+	if f.port, err = net.LookupPort("tcp", port); err != nil || f.port == 0 {
+		return nil, usagef("cmtime: -p %q is neither a port from 1 to 65535 nor the name of a service", port)
+	}
+	if err := env.apply(name, long); err != nil {
+		return nil, err
+	}
+	f.named = long.Changed
+	return f, f.check()
+}
+
+// long takes one long option, whose value may be the next word.
+func (f *cmtimeFlags) long(flags *pflag.FlagSet, word string, args []string) (rest []string, err error) {
+	option, _, given := strings.Cut(word[2:], "=")
+	take := []string{word}
+	if known := flags.Lookup(option); known != nil && !given && known.NoOptDefVal == "" && len(args) > 0 {
+		take, args = append(take, args[0]), args[1:]
+	}
+	if err := flags.Parse(take); err != nil {
+		return nil, longError(flags, err)
+	}
+	return args, nil
+}
+
+// set takes one option of cmtime.
+func (f *cmtimeFlags) set(letter byte, value string) error {
+	switch letter {
+	case 'B', 'b':
+		if f.iface != "" || f.bind != "" {
+			return errCmtimeUsage
+		}
+		if value == "" {
+			return usagef("cmtime: -%c is empty: name the local interface with -B or its address with -b", letter)
+		}
+		if letter == 'B' {
+			f.iface = value
+		} else {
+			f.bind = value
+		}
+	case 'C':
+		f.controller = value
+	case 'L':
+		f.listener = true
+	case 'S':
+		f.sockets = true
+	case 'p': // looked up when all is known
+	case 'm':
+		f.mimicked = true
+		return f.number(letter, value, &f.mimic, 0, int(time.Minute/time.Microsecond), "µs")
+	case 'c':
+		return f.number(letter, value, &f.connections, 1, 1<<24-1, "connections between a client and a server")
+	case 'n':
+		return f.number(letter, value, &f.threads, 1, 1024, "threads")
+	case 'P':
+		// The same as cmtime says of fewer than two.
+		if err := f.number(letter, value, &f.peers, 0, phases.MaxProcs, "instances"); err != nil {
+			return err
+		}
+		if f.peers < 2 {
+			return errCmtimeUsage
+		}
+	case 'q':
+		return f.number(letter, value, &f.qpn, 0, 1<<24-1, "as number of the first queue pair")
+	case 'r':
+		f.resolving = true
+		return f.number(letter, value, &f.retries, 0, 1<<20, "retries")
+	case 't':
+		f.resolving = true
+		return f.number(letter, value, &f.timeoutMS, 1, int(time.Hour/time.Millisecond), "ms")
+	}
+	return nil
+}
+
+// number reads a value as atoi does, but not half of one.
+func (f *cmtimeFlags) number(letter byte, value string, to *int, low, high int, what string) error {
+	n, err := strconv.Atoi(strings.TrimLeft(value, " \t\n\v\f\r"))
+	if errors.Is(err, strconv.ErrSyntax) {
+		return usagef("cmtime: -%c %q is not a whole number", letter, value)
+	}
+	if err != nil || n < low || n > high {
+		return usagef("cmtime: -%c %s: give %d to %d %s", letter, strings.TrimSpace(value), low, high, what)
+	}
+	*to = n
+	return nil
+}
+
+// check looks at what options mean together.
+func (f *cmtimeFlags) check() error {
+	switch {
+	case f.sockets && f.named("transport") && f.transport != "tcp":
+		return usagef("cmtime: -S runs over sockets and --transport %s does not: leave one of them out", f.transport)
+	case f.sockets && f.mimicked:
+		return usagef("cmtime: -m plays queue pairs and -S has none: leave one of them out")
+	case f.sockets && f.noQPPass:
+		return usagef("cmtime: --no-qp-pass goes without queue pairs and so does all of -S: leave one of them out")
+	case f.out == "-":
+		return usagef("cmtime: --out -: the tables are on standard output: name a file")
+	}
+	if !f.named("transport") {
+		f.transport = "rdma"
+		if f.sockets {
+			f.transport = "tcp"
+		}
+	}
+	if _, ok := providers[f.transport]; !ok {
+		if f.transport == "rdma" {
+			return usagef("cmtime: this program was built without RDMA: use --transport %s", strings.Join(providerNames(), " or "))
+		}
+		return usagef("cmtime: --transport %q is not known: use %s", f.transport, strings.Join(providerNames(), " or "))
+	}
+	if !f.named("all") {
+		f.all = f.peers > 2
+	}
+	if !f.named("no-qp-pass") {
+		f.noQPPass = f.peers == 2 && !f.sockets
+	}
+	return nil
+}
+
+// longError turns what pflag says about a long option into one line.
+func longError(flags *pflag.FlagSet, err error) error {
+	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		return usagef("cmtime: unknown option --%s: see rankstorm cmtime --help", missing.GetSpecifiedName())
+	}
+	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return usagef("cmtime: %s: %s", flagLabel(value.GetFlag()), badValue(value.GetFlag(), value.GetValue(), value.Unwrap()))
+	}
+	if bare, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return usagef("cmtime: %s: a value is missing after it", flagLabel(bare.GetFlag()))
+	}
+	return usagef("cmtime: %s: %v", flags.Name(), err)
+}
+
+// writeCmtimeUsage answers a wrong command line as cmtime does, on standard
+// output: one line for each of its options, and ours below.
+func writeCmtimeUsage(w io.Writer, name string) {
+	fmt.Fprintf(w, "usage: %s\n", name)
+	for _, line := range []string{
+		"-B bind_interface (this or -b, once)",
+		"-b bind_address (this or -B, once)",
+		"-C controller_address",
+		"[-c num_conns] of each client to each server",
+		"[-L] be a server",
+		"[-m mimic_qp_delay_us]",
+		"[-n num_threads]",
+		"[-P num_peers] clients and servers together",
+		"[-p controller_port]",
+		"[-q base_qpn]",
+		"[-r retries]",
+		"[-S] over sockets, any number of peers",
+		"[-t timeout_ms]",
+		"[--transport name] and more: see " + name + " --help",
+	} {
+		fmt.Fprintf(w, "\t%s\n", line)
+	}
+}
