@@ -79,8 +79,8 @@ func Catalogue() []Entry {
 			Token: Connect, Title: "connect", Lockstep: true, PerConn: true, Staged: true,
 			Steps: steps(transport.StepConnect, transport.StepRTRAttr, transport.StepRTR,
 				transport.StepRTSAttr, transport.StepRTS, transport.StepEstablish, transport.StepFullConnect,
-				transport.StepAccept, transport.StepAcceptCreateQP, transport.StepAcceptInitQP,
-				transport.StepAcceptRTR, transport.StepAcceptRTS),
+				transport.StepAccept, transport.StepAcceptCreateQP, transport.StepAcceptInitQPAttr, transport.StepAcceptInitQP,
+				transport.StepAcceptRTRAttr, transport.StepAcceptRTR, transport.StepAcceptRTSAttr, transport.StepAcceptRTS),
 		},
 		{
 			Token: Probe, Title: "first round trip", Lockstep: true, PerConn: true,

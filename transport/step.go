@@ -25,8 +25,11 @@ const (
 	StepFullConnect // connect called (paced: due moment) → answer read
 	StepAccept      // target: request taken → answer written
 	StepAcceptCreateQP
+	StepAcceptInitQPAttr
 	StepAcceptInitQP
+	StepAcceptRTRAttr
 	StepAcceptRTR
+	StepAcceptRTSAttr
 	StepAcceptRTS
 	StepProbe          // first round trip
 	StepProbeAnswer    // target: probe read → answer written
@@ -40,7 +43,8 @@ const (
 var stepNames = [StepCount]string{
 	"create id", "bind addr", "listen", "resolve addr", "resolve route", "register region",
 	"create qp", "init qp attr", "init qp", "connect", "rtr qp attr", "rtr qp", "rts qp attr", "rts qp",
-	"establish", "full connect", "accept", "accept create qp", "accept init qp", "accept rtr qp", "accept rts qp",
+	"establish", "full connect", "accept", "accept create qp", "accept init qp attr", "accept init qp",
+	"accept rtr qp attr", "accept rtr qp", "accept rts qp attr", "accept rts qp",
 	"first round trip", "probe answer", "disconnect", "peer disconnect", "destroy qp", "destroy id",
 }
 
@@ -55,7 +59,8 @@ func (s Step) String() string {
 // TargetSide says that the step's figures are measured by the target.
 func (s Step) TargetSide() bool {
 	switch s {
-	case StepAccept, StepAcceptCreateQP, StepAcceptInitQP, StepAcceptRTR, StepAcceptRTS, StepProbeAnswer, StepPeerDisconnect:
+	case StepAccept, StepAcceptCreateQP, StepAcceptInitQPAttr, StepAcceptInitQP, StepAcceptRTRAttr, StepAcceptRTR,
+		StepAcceptRTSAttr, StepAcceptRTS, StepProbeAnswer, StepPeerDisconnect:
 		return true
 	}
 	return false

@@ -90,6 +90,26 @@ type Counters struct {
 	Starved     int64 // times that requests had to wait because the target had no descriptor or memory for them; grows only
 }
 
+// Mimicker is an Endpoint that can connect without queue pairs, to rehearse a
+// set-up past what the hardware has room for.
+type Mimicker interface {
+	// Mimic says how the connections of the next round are made: as ever, or without queue pairs. Call it while
+	// there is no connection, before the Reserve of the round; all workers of the endpoint follow it.
+	Mimic(Mimic) error
+}
+
+// Mimic of a round. When it is on, creating a queue pair and moving it, on
+// either side, are sleeps of Delay, reported as the steps that they stand for;
+// the steps that fetch attributes are taken as ever, and destroying a queue pair
+// has nothing to do.
+type Mimic struct {
+	On    bool
+	Delay time.Duration // ≥ 0
+	// First … First+Count-1 are the numbers (24 bits) that the connections of the endpoint, either side, tell their
+	// peers in place of those of queue pairs, each of them once in a round.
+	First, Count uint32
+}
+
 // Worker carries the connections of one goroutine. Nothing here blocks except
 // Wait. After Reserve no method allocates on the path of a single connection.
 //

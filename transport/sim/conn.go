@@ -68,7 +68,7 @@ func (w *Worker) me(c transport.Conn) ref { return ref{w, c, w.conns[c].gen} }
 // worker is serial: steps queue behind each other.
 func (w *Worker) spend(s transport.Step, now int64) (begin, end int64) {
 	begin = max(now, w.busy)
-	end = begin + int64(w.ep.f.cfg.Costs[s])
+	end = begin + w.ep.cost(s)
 	w.busy = end
 	return begin, end
 }
@@ -329,7 +329,7 @@ func (w *Worker) announce(r ref, src *conn, now int64) {
 	w.conns[i] = conn{gen: w.gen, state: stRequested, accepted: true, pair: e.f.rdma, id: src.id, begin: src.takenAt, peer: r, hello: src.hello}
 	e.conns++
 	if e.f.rdma {
-		e.pairs++
+		e.pair(1)
 	}
 	src.takenBy = nil
 	w.mute--

@@ -38,6 +38,7 @@ type Endpoint struct {
 	gone           error // errClosed or errKilled
 	conns          int64
 	pairs          int64
+	mimic          transport.Mimic
 	listenDrops    int64
 	requestRetries int64
 	foreign        int64 // requests rejected for want of room
@@ -110,6 +111,46 @@ func (e *Endpoint) Close() error {
 	e.teardown(errClosed)
 	e.f.advance(e.f.now())
 	return nil
+}
+
+// Mimic makes the connections of the next round without queue pairs, with
+// StepsRDMA only.
+func (e *Endpoint) Mimic(m transport.Mimic) error {
+	e.f.mu.Lock()
+	defer e.f.mu.Unlock()
+	switch {
+	case e.gone != nil:
+		return e.error("mimic", e.gone)
+	case !e.f.rdma:
+		return e.error("mimic", errors.New("these steps have no queue pairs to play"))
+	case e.conns > 0:
+		return e.error("mimic", fmt.Errorf("%d connections of the last round are not destroyed yet", e.conns))
+	case m.Delay < 0 || uint64(m.First)+uint64(m.Count) > 1<<24:
+		return e.error("mimic", fmt.Errorf("numbers %d and %d more with a delay of %s: numbers have 24 bits, a delay is not negative", m.First, m.Count, m.Delay))
+	}
+	e.mimic = m
+	return nil
+}
+
+// pairSteps are those that Mimic plays.
+var pairSteps = transport.Steps(
+	transport.StepCreateQP, transport.StepInitQP, transport.StepRTR, transport.StepRTS,
+	transport.StepAcceptCreateQP, transport.StepAcceptInitQP, transport.StepAcceptRTR, transport.StepAcceptRTS,
+)
+
+// cost of a step in worker time, ns.
+func (e *Endpoint) cost(s transport.Step) int64 {
+	if e.mimic.On && pairSteps.Has(s) {
+		return int64(e.mimic.Delay)
+	}
+	return int64(e.f.cfg.Costs[s])
+}
+
+// pair counts queue pairs, which there are none of with Mimic.
+func (e *Endpoint) pair(n int64) {
+	if !e.mimic.On {
+		e.pairs += n
+	}
 }
 
 // teardown ends everything at once; mu is held.

@@ -40,7 +40,8 @@ var StepsTCP = transport.Steps(
 var StepsRDMA = StepsTCP | transport.Steps(
 	transport.StepInitQPAttr, transport.StepInitQP,
 	transport.StepRTRAttr, transport.StepRTR, transport.StepRTSAttr, transport.StepRTS,
-	transport.StepAcceptCreateQP, transport.StepAcceptInitQP, transport.StepAcceptRTR, transport.StepAcceptRTS,
+	transport.StepAcceptCreateQP, transport.StepAcceptInitQPAttr, transport.StepAcceptInitQP,
+	transport.StepAcceptRTRAttr, transport.StepAcceptRTR, transport.StepAcceptRTSAttr, transport.StepAcceptRTS,
 )
 
 type provider struct{ f *Fabric }

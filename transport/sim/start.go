@@ -102,7 +102,7 @@ func (w *Worker) start(s transport.Step, i transport.Conn, now, due int64) (faul
 			return "has a queue pair already"
 		}
 		c.pair = true
-		w.ep.pairs++
+		w.ep.pair(1)
 		w.step(i, s, now)
 	case transport.StepInitQPAttr, transport.StepInitQP:
 		if !c.pair {
@@ -224,7 +224,11 @@ func (w *Worker) destroy(s transport.Step, i transport.Conn, c *conn, now int64)
 		return ""
 	case s == transport.StepDestroyQP:
 		c.pair = false
-		w.ep.pairs--
+		if w.ep.mimic.On {
+			w.nothing(i, s, now)
+			return ""
+		}
+		w.ep.pair(-1)
 		w.step(i, s, now)
 		return ""
 	}

@@ -229,7 +229,7 @@ func (w *Worker) Answer(i transport.Conn, accept bool, reason uint16) error {
 		f.advance(f.now())
 		return nil
 	}
-	for _, s := range [...]transport.Step{transport.StepAcceptCreateQP, transport.StepAcceptInitQP, transport.StepAcceptRTR, transport.StepAcceptRTS} {
+	for _, s := range acceptSteps {
 		if f.rdma && f.cfg.Steps.Has(s) {
 			w.step(i, s, now)
 		}
@@ -240,6 +240,12 @@ func (w *Worker) Answer(i transport.Conn, accept bool, reason uint16) error {
 	w.send(packet{from: w.me(i), to: c.peer, kind: pktAnswer, ok: true}, c, now, end)
 	f.advance(f.now())
 	return nil
+}
+
+// acceptSteps are what StepsRDMA does at the target between request and answer.
+var acceptSteps = [...]transport.Step{
+	transport.StepAcceptCreateQP, transport.StepAcceptInitQPAttr, transport.StepAcceptInitQP,
+	transport.StepAcceptRTRAttr, transport.StepAcceptRTR, transport.StepAcceptRTSAttr, transport.StepAcceptRTS,
 }
 
 // Abandon gives up a connection under way.
@@ -332,7 +338,7 @@ func (w *Worker) release(i transport.Conn, c *conn, now int64) {
 		w.ep.f.send(packet{from: w.me(i), to: c.peer, kind: pktReset, cause: transport.CauseReset}, c, now)
 	}
 	if c.pair {
-		w.ep.pairs--
+		w.ep.pair(-1)
 	}
 	if c.takenBy != nil {
 		c.takenBy.mute--

@@ -69,7 +69,7 @@ func Run(t *testing.T, h Harness) {
 	if h.Malformed == nil {
 		h.Malformed = transport.Address("\xff\x00\xfe!")
 	}
-	for _, list := range [][]subtest{lifeTests, refusalTests, failureTests, workerTests, resourceTests} {
+	for _, list := range [][]subtest{lifeTests, refusalTests, failureTests, workerTests, resourceTests, mimicTests} {
 		for _, st := range list {
 			t.Run(st.name, func(t *testing.T) {
 				if h.Bubble {

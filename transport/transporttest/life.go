@@ -30,7 +30,8 @@ var (
 		transport.StepDestroyQP, transport.StepDestroyID,
 	}
 	acceptSteps = []transport.Step{
-		transport.StepAcceptCreateQP, transport.StepAcceptInitQP, transport.StepAcceptRTR, transport.StepAcceptRTS, transport.StepAccept,
+		transport.StepAcceptCreateQP, transport.StepAcceptInitQPAttr, transport.StepAcceptInitQP,
+		transport.StepAcceptRTRAttr, transport.StepAcceptRTR, transport.StepAcceptRTSAttr, transport.StepAcceptRTS, transport.StepAccept,
 	}
 	targetOrder = []transport.Step{
 		transport.StepProbeAnswer, transport.StepPeerDisconnect, transport.StepDestroyQP, transport.StepDestroyID,
