@@ -4,7 +4,7 @@ BIN     ?= bin/rankstorm
 GOLANGCI ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 10s
 
-.PHONY: all build static test test-hosts kill-matrix lint fmt cover fuzz-short bench clean
+.PHONY: all build static test test-hosts test-rdma kill-matrix lint fmt cover fuzz-short bench clean
 
 all: build
 
@@ -21,6 +21,10 @@ test:
 # Jobs over several hosts and by real launchers; root.
 test-hosts:
 	test/hosts.sh
+
+# What needs RDMA, in virtual machines with soft-RoCE; root only to install qemu.
+test-rdma:
+	test/rdma.sh
 
 # What kills, stops, starves and cuts do to jobs, in every phase: one line per cell. MATRIX=-quick for a dozen cells.
 kill-matrix: build

@@ -66,6 +66,7 @@ var rooms = map[string]room{
 	"test/hosts":      {},
 	"test/killmatrix": {others: []string{"golang.org/x/sys/unix"}},
 	"test/need":       {},
+	"test/rdma":       {},
 }
 
 type listed struct {
