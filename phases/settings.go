@@ -132,10 +132,29 @@ func (s Spec) Validate() error {
 			fault("--delay %s: must be longer than 0 and at most %s", d, longest)
 		}
 	}
+	if len(s.Passes) > 0 {
+		faults = append(faults, s.passFaults()...)
+	}
 	if len(faults) == 0 {
 		return nil
 	}
 	return rank.Errorf(rank.KindUsage, "%s", strings.Join(faults, "; "))
+}
+
+// passFaults are what is wrong with rounds that differ. No flag says such a
+// thing, so the faults are those of a face.
+func (s Spec) passFaults() []string {
+	if len(s.Passes) != s.Rounds || s.Mimic > 0 {
+		return []string{fmt.Sprintf("%d passes for %d rounds with --mimic %d: one for each, and no other mimic",
+			len(s.Passes), s.Rounds, s.Mimic.Microseconds())}
+	}
+	var faults []string
+	for i, p := range s.Passes {
+		if p.Connections < 1 || p.Connections > s.Connections || p.Delay < 0 || p.Delay > time.Minute || p.Delay > 0 && !p.NoQPs {
+			faults = append(faults, fmt.Sprintf("pass %d (%s): must have 1 to %d connections, a delay of at most 1m, and that only without queue pairs", i, p, s.Connections))
+		}
+	}
+	return faults
 }
 
 // Settings lists every job-wide setting after defaults, sorted by key; keys
@@ -183,9 +202,21 @@ func (s Spec) Settings() []rank.KV {
 		{Key: "max-time", Value: s.MaxTime.String()},
 		{Key: "tree-arity", Value: strconv.Itoa(s.TreeArity)},
 		{Key: "procs-per-agent", Value: strconv.Itoa(s.ProcsPerAgent)},
+		{Key: "passes", Value: joinPasses(s.Passes)},
+		{Key: "probe", Value: strconv.FormatBool(!s.NoProbe)},
+		{Key: "from-create", Value: strconv.FormatBool(s.FromCreate)},
 	}
 	slices.SortFunc(kv, func(a, b rank.KV) int { return strings.Compare(a.Key, b.Key) })
 	return kv
+}
+
+// joinPasses prints what the rounds set up, in their order.
+func joinPasses(list []Pass) string {
+	text := make([]string, len(list))
+	for i, p := range list {
+		text[i] = p.String()
+	}
+	return strings.Join(text, "; ")
 }
 
 // joinSorted prints a list in an order that does not depend on the command line.

@@ -52,6 +52,10 @@ func TestValidateNamesFlagValueAndForms(t *testing.T) {
 		{func(s *Spec) { s.JoinTimeout = 0 }, "--join-timeout 0s: must be longer than 0"},
 		{func(s *Spec) { s.PhaseTimeout = -1 }, "--phase-timeout -1ns: must be longer than 0"},
 		{func(s *Spec) { s.LivenessTimeout = 0 }, "--liveness-timeout 0s: must be longer than 0"},
+		{func(s *Spec) { s.Passes = []Pass{{Connections: 1}, {Connections: 1}} }, "2 passes for 1 rounds"},
+		{func(s *Spec) { s.Mimic, s.Passes = 1000, []Pass{{Connections: 1}} }, "1 passes for 1 rounds with --mimic 1:"},
+		{func(s *Spec) { s.Passes = []Pass{{Connections: 2}} }, "pass 0 (2 connections, queue pairs true, delay 0s): must have 1 to 1"},
+		{func(s *Spec) { s.Passes = []Pass{{Connections: 1, Delay: 1}} }, "only without queue pairs"},
 		{func(s *Spec) { s.MaxTime = -time.Second }, "--max-time -1s: must not be negative"},
 		{func(s *Spec) { s.Holds = []Hold{{"x", time.Second}} }, `--hold x=1s: unknown phase "x", use one of gather`},
 		{func(s *Spec) { s.Holds = []Hold{{Connect, 0}} }, "--hold connect=0s: must be longer than 0"},
@@ -132,6 +136,8 @@ func TestSettingsCoverEveryField(t *testing.T) {
 			s.Holds = []Hold{{Connect, time.Second}}
 		case path == "Spec.Delays":
 			s.Delays = []Delay{{1, Connect, time.Second}}
+		case path == "Spec.Passes":
+			s.Passes = []Pass{{Connections: 1}}
 		default:
 			t.Fatalf("%s: this test does not know how to change it", path)
 		}
@@ -159,6 +165,39 @@ func TestSettingsAreSortedAndUnique(t *testing.T) {
 	b.Topology.File = "/b"
 	if !slices.Equal(a.Settings(), b.Settings()) {
 		t.Error("the name of the custom file shows in Settings")
+	}
+}
+
+// Passes that differ in anything show it.
+func TestEveryFieldOfAPassIsInSettings(t *testing.T) {
+	seen := map[string]Pass{}
+	for _, p := range []Pass{{Connections: 1}, {Connections: 2}, {Connections: 1, NoQPs: true}, {Connections: 1, NoQPs: true, Delay: 1}, {Connections: 1, Delay: 1}} {
+		if other, ok := seen[p.String()]; ok {
+			t.Errorf("%+v and %+v print as %q", other, p, p)
+		}
+		seen[p.String()] = p
+	}
+}
+
+func TestPassesOfRounds(t *testing.T) {
+	s := valid()
+	s.Connections, s.Rounds = 9, 3
+	s.Passes = []Pass{{Connections: 1}, {Connections: 9, NoQPs: true, Delay: time.Millisecond}, {Connections: 9, NoQPs: true}}
+	if err := s.Validate(); err != nil {
+		t.Error(err)
+	}
+	for i, want := range s.Passes {
+		if got := s.Pass(int32(i)); got != want {
+			t.Errorf("pass %d is %s, want %s", i, got, want)
+		}
+	}
+	if !s.Plays() {
+		t.Error("two passes have no queue pairs, and Plays says no")
+	}
+	s = valid()
+	s.Connections, s.Mimic = 4, time.Millisecond
+	if got, want := s.Pass(7), (Pass{Connections: 4, NoQPs: true, Delay: time.Millisecond}); got != want || !s.Plays() {
+		t.Errorf("without passes round 7 is %s, want %s", got, want)
 	}
 }
 

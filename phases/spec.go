@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"fmt"
 	"time"
 
 	"rankstorm/rank"
@@ -36,6 +37,13 @@ type Hold struct {
 	For   time.Duration
 }
 
+// Pass is what one round sets up, where rounds differ.
+type Pass struct {
+	Connections int           // per edge, 1 to the Spec's
+	NoQPs       bool          // queue pair steps are sleeps, see Delay
+	Delay       time.Duration // of each of these sleeps, ≥ 0; only with NoQPs
+}
+
 // Spec is everything job-wide that was asked for: the same at every process,
 // compared by the knock, published in the document.
 type Spec struct {
@@ -52,6 +60,10 @@ type Spec struct {
 	Seed         uint64
 	Holds        []Hold
 	Delays       []Delay
+	Passes       []Pass // one per round; none: all rounds are alike
+	NoProbe      bool   // no first round trip: no data is sent after the set-up
+	// FromCreate adds a row to the connect phase: from the moment that a connection's creation began to its full connect.
+	FromCreate bool
 
 	JoinTimeout     time.Duration
 	PhaseTimeout    time.Duration
@@ -60,4 +72,27 @@ type Spec struct {
 	TreeArity       int
 	ProcsPerAgent   int
 	Secret          bool // the job has one; which one is never said
+}
+
+// Pass is what a round sets up.
+func (s Spec) Pass(round int32) Pass {
+	if round >= 0 && int(round) < len(s.Passes) {
+		return s.Passes[round]
+	}
+	return Pass{Connections: s.Connections, NoQPs: s.Mimic > 0, Delay: s.Mimic}
+}
+
+// Plays says whether any round goes without queue pairs.
+func (s Spec) Plays() bool {
+	for _, p := range s.Passes {
+		if p.NoQPs {
+			return true
+		}
+	}
+	return len(s.Passes) == 0 && s.Mimic > 0
+}
+
+// String is the pass in settings: different passes, different texts.
+func (p Pass) String() string {
+	return fmt.Sprintf("%d connections, queue pairs %t, delay %s", p.Connections, !p.NoQPs, p.Delay)
 }

@@ -62,6 +62,19 @@ func Build(recs []Record, k int, runID string) (*Table, error) {
 	return t, nil
 }
 
+// Led is the table with the process of that nonce at number 0 and all others in
+// the order that they have; the table itself if nobody has the nonce.
+func (t *Table) Led(nonce [16]byte) *Table {
+	at := slices.IndexFunc(t.Procs, func(r Record) bool { return r.Nonce == nonce })
+	if at <= 0 {
+		return t
+	}
+	led := &Table{RunID: t.RunID, K: t.K, Procs: slices.Concat(t.Procs[at:at+1], t.Procs[:at], t.Procs[at+1:])}
+	led.Digest = led.Sum()
+	led.Index()
+	return led
+}
+
 // Sum computes the digest of the table's content: SHA-256 over a canonical
 // encoding that depends on nothing but the values. Numbers are 8 bytes big
 // endian (signed ones in two's complement), strings and byte strings are their

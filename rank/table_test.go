@@ -326,3 +326,23 @@ func TestIndexFromManyGoroutines(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+func TestLedPutsOneFirst(t *testing.T) {
+	table := mustBuild(t, someRecords(false), 2)
+	for at := range table.Procs {
+		led := table.Led(table.Procs[at].Nonce)
+		want := append([]Record{table.Procs[at]}, slices.Delete(slices.Clone(table.Procs), at, at+1)...)
+		if !reflect.DeepEqual(led.Procs, want) || led.K != table.K || led.RunID != table.RunID {
+			t.Errorf("led by %d: %+v", at, led.Procs)
+		}
+		if err := led.Verify(); err != nil {
+			t.Errorf("led by %d: %v", at, err)
+		}
+		if (led.Digest == table.Digest) != (at == 0) {
+			t.Errorf("led by %d: the digest says nothing of the order", at)
+		}
+	}
+	if table.Led([16]byte{}) != table {
+		t.Error("somebody unknown leads")
+	}
+}

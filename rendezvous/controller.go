@@ -221,6 +221,9 @@ func (c *controller) trySeal() {
 		c.failLocked(rank.AsError(err, rank.KindInternal))
 		return
 	}
+	if c.j.cfg.Lead {
+		table = table.Led(c.j.cfg.Record.Nonce)
+	}
 	c.table = table
 	var now Stats
 	c.j.gossip().stats(&now)

@@ -48,6 +48,10 @@ type Config struct {
 	Listener net.Listener
 	Packet   net.PacketConn
 
+	// Lead makes the controller's process number 0, and with it the root, wherever its host stands in the order. It counts
+	// at the controller.
+	Lead bool
+
 	JoinTimeout     time.Duration // default 60 s
 	LivenessTimeout time.Duration // default 10 s
 	TreeArity       int           // default 16

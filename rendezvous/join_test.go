@@ -507,3 +507,37 @@ func TestCancelGivesCause(t *testing.T) {
 		l.clean(cfgs)
 	})
 }
+
+// With Lead the process that won the controller port is number 0 and the root,
+// though its host stands last; without, no host is special.
+func TestControllerLeads(t *testing.T) {
+	for _, lead := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newJoinLab(t, 3, memnet.Config{Seed: 3, Latency: 100 * time.Microsecond})
+			cfgs := make([]Config, 6)
+			for i := range cfgs {
+				cfgs[i] = l.config(i, 6)
+				cfgs[i].Controller, cfgs[i].Lead = "n2", lead
+			}
+			groups := l.formed(l.start(t.Context(), cfgs, nil), 6)
+			var hosts []string
+			for _, rec := range groups[0].Table().Procs {
+				hosts = append(hosts, rec.Host)
+			}
+			want := []string{"n0", "n0", "n1", "n1", "n2", "n2"}
+			if lead {
+				want = []string{"n2", "n0", "n0", "n1", "n1", "n2"}
+			}
+			if !slices.Equal(hosts, want) {
+				t.Errorf("lead %t: hosts %v, want %v", lead, hosts, want)
+			}
+			for _, g := range groups {
+				if root := g.Parent() == rank.NoProc; root != (g.Self() == 0) {
+					t.Errorf("lead %t: process %d is the root: %t", lead, g.Self(), root)
+				}
+			}
+			closeTogether(groups)
+			l.clean(cfgs)
+		})
+	}
+}

@@ -69,7 +69,7 @@ func TestCmtimeOptions(t *testing.T) {
 		{line: "-b 10.0.0.1 -C n0 --no-qp-pass=false", want: func(f *F) { f.noQPPass = false }},
 		{line: "-S -b 10.0.0.1 -C n0", want: func(f *F) { f.sockets, f.transport, f.noQPPass = true, "tcp", false }},
 		{line: "-SP 3 -b 10.0.0.1 -C n0", want: func(f *F) { f.sockets, f.transport, f.noQPPass, f.peers, f.all = true, "tcp", false, 3, true }},
-		{line: "--transport tcp -b 10.0.0.1 -C n0 --join-timeout=5s", want: func(f *F) { f.transport, f.joinTimeout = "tcp", 5 * time.Second }},
+		{line: "--transport tcp -b 10.0.0.1 -C n0 --join-timeout=5s", want: func(f *F) { f.transport, f.joinTimeout = "tcp", 5*time.Second }},
 		{line: "-b 10.0.0.1 -C n0", environ: "RANKSTORM_TRANSPORT=tcp", want: func(f *F) { f.transport = "tcp" }},
 		{line: "-b 10.0.0.1 -C n0", environ: "RANKSTORM_CONNECTIONS=7", want: func(*F) {}},
 

@@ -167,7 +167,7 @@ func checkPlan(j *prepared, t rank.Topology, size, perHost int) ([]string, error
 	if _, err := rank.CheckConnections(t, s.Connections); err != nil {
 		return nil, inCommand("run", err)
 	}
-	if _, err := phases.NewSchedule(s, t.Stages(), runner.Enters); err != nil {
+	if _, err := phases.NewSchedule(s, t.Stages(), runner.Wired(s)); err != nil {
 		return nil, inCommand("run", err)
 	}
 	if err := inTime(s, t); err != nil {

@@ -29,7 +29,7 @@ func TestNoAllocationPerConnection(t *testing.T) {
 	spec := phases.DefaultSpec()
 	spec.Procs, spec.Connections = 2, n
 	p := &process{spec: spec, clock: sim.NewClock(0), table: table, topo: topo, deal: 1, steps: sim.StepsTCP}
-	rk := &localRank{p: p, rank: 0, host: "a", plan: rank.PlanOf(topo, 0, n), in: n, expect: newExpected(topo, 0, n)}
+	rk := &localRank{p: p, rank: 0, host: "a", load: load{plan: rank.PlanOf(topo, 0, n), in: n, expect: newExpected(topo, 0, n)}}
 	initiator := &worker{rk: &localRank{p: p, rank: 1}, vouch: newVouch(make([]byte, 32))}
 	w := &worker{
 		rk: rk, tw: deaf{}, out: n, in: n, state: make([]connState, 2*n), passed: make([]bool, 2*n), peers: make([]incoming, n),

@@ -33,9 +33,37 @@ type Config struct {
 	CPUs      int             // that spinners may use
 	// Shared says that other jobs run in this OS process (tests): counts of the whole process mean nothing.
 	Shared bool
+	// Arrange takes from the sealed table what the spec leaves open; may be nil. It depends on nothing but the table,
+	// so that every process finds the same.
+	Arrange func(t *rank.Table) (Arrangement, error)
+	// Threads are the workers per rank of this process, where they may differ from process to process; 0: those of Spec.
+	Threads int
+	// Options of the provider, see transport.Config.
+	Options map[string]string
+	// Witness is told what this process does, in place of the table at the end; may be nil.
+	Witness Witness
 	// Preflight looks at the plan once the table is known and before any data socket is opened; may be nil. Its error
 	// ends the job, its warnings are told by the root.
 	Preflight func(t rank.Topology, view rank.View) (warnings []string, err error)
 	// Joined is called once the job is sealed; may be nil.
 	Joined func()
+}
+
+// Arrangement is what follows from who takes part.
+type Arrangement struct {
+	Topology rank.Params
+	FirstQPN uint32 // the first of the numbers that stand in for those of queue pairs
+}
+
+// Witness follows a job at one process, for faces that report in a form of their
+// own. With one, no table is printed, and a document is written only if
+// Config.Out names it. Its methods are called one after the other and must not block.
+type Witness interface {
+	// Begins: the work of a slot begins at this process.
+	Begins(s phases.Slot)
+	// Own are the figures of this process in a slot; complete is false if it was broken off. The summary must not be
+	// changed.
+	Own(s *collect.Summary, complete bool)
+	// Whole, at the root only, are those of all processes that the summary covers.
+	Whole(s *collect.Summary)
 }

@@ -68,7 +68,7 @@ func (w *worker) handle(ev *transport.Event) {
 		switch {
 		case ev.Step == transport.StepFullConnect && w.waiting == transport.StepConnect:
 			w.through(c)
-			if w.mimic != nil {
+			if w.sleeps() {
 				w.mimicOne(transport.StepRTR, c)
 				w.mimicOne(transport.StepRTS, c)
 			}

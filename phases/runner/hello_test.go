@@ -416,7 +416,7 @@ func BenchmarkHello(b *testing.B) {
 				b.Fatal(err)
 			}
 			p := &process{table: &rank.Table{}}
-			w := &worker{rk: &localRank{p: p, rank: 1, expect: newExpected(topo, 1, 1024)}, vouch: newVouch(c.key)}
+			w := &worker{rk: &localRank{p: p, rank: 1, load: load{expect: newExpected(topo, 1, 1024)}}, vouch: newVouch(c.key)}
 			hellos := make([]transport.Hello, 1024)
 			for i := range hellos {
 				w.hello(&hellos[i], 0, 1, int32(i))

@@ -19,9 +19,9 @@ type localRank struct {
 	host    string
 	bind    string
 	ep      transport.Endpoint
-	plan    rank.Plan
-	in      int
-	expect  *expected
+	load                  // of the running round
+	loads   map[int]*load // by connections per edge
+	pass    phases.Pass
 	workers []*worker
 
 	addr    transport.Address
@@ -38,15 +38,11 @@ func (p *process) open() error {
 	first, n := p.table.RanksOf(p.self)
 	p.results = make(chan result, 3*n*p.spec.Threads)
 	for i := range n {
-		rk := &localRank{p: p, rank: first + rank.Rank(i), host: p.table.HostOf(first)}
+		rk := &localRank{p: p, rank: first + rank.Rank(i), host: p.table.HostOf(first), loads: map[int]*load{}}
 		rk.bind = dataAddress(p.table, rk.rank, p.cfg.Bind)
-		rk.plan = rank.PlanOf(p.topo, rk.rank, p.spec.Connections)
-		in := rank.Incoming(p.topo, rk.rank, p.spec.Connections)
-		rk.in = int(in)
-		rk.expect = newExpected(p.topo, rk.rank, p.spec.Connections)
 		tc := transport.Config{
 			Clock: p.clock, Name: fmt.Sprintf("rank %d", rk.rank),
-			Bind: []string{rk.bind}, Advertise: rk.bind, Workers: p.spec.Threads, Park: p.crowded,
+			Bind: []string{rk.bind}, Advertise: rk.bind, Workers: p.spec.Threads, Options: p.cfg.Options, Park: p.crowded,
 		}
 		if err := p.cfg.Provider.Probe(tc); err != nil {
 			return rk.wrap(phases.Create, "probe", rank.None, err)
@@ -58,18 +54,24 @@ func (p *process) open() error {
 		rk.ep = ep
 		rk.listens = collect.NewStamps([]transport.Step{transport.StepListen}, 1)
 		p.ranks = append(p.ranks, rk)
+		// Room for the largest round; enter says what a round has of it.
+		most, in := rank.PlanOf(p.topo, rk.rank, p.spec.Connections), int(rank.Incoming(p.topo, rk.rank, p.spec.Connections))
 		for j := range p.spec.Threads {
 			w := &worker{rk: rk, idx: j, tw: ep.Worker(j), cmds: make(chan command, 1), vouch: newVouch(p.group.DataKey())}
-			w.out, w.in = w.share(rk.plan.Len()), rk.in
-			w.state = make([]connState, w.out+w.in)
-			w.passed = make([]bool, w.out+w.in)
-			w.peers = make([]incoming, w.in)
-			w.stamps = collect.NewStamps(p.stampSteps(), w.out+w.in)
+			out := w.share(most.Len())
+			w.state = make([]connState, out+in)
+			w.passed = make([]bool, out+in)
+			w.peers = make([]incoming, in)
+			w.stamps = collect.NewStamps(p.stampSteps(), out+in)
 			w.ev = make([]transport.Event, 2*chunk)
 			w.due = make([]int64, chunk)
 			w.errs = make([]rank.Error, 0, maxErrors)
-			if p.spec.Mimic > 0 {
-				w.mimic = collect.NewStamps(mimicSteps, w.out)
+			if p.spec.Plays() && !p.plays() {
+				w.mimic = collect.NewStamps(mimicSteps, out)
+			}
+			if p.spec.FromCreate {
+				w.created = make([]int64, out)
+				w.whole = collect.NewStamps([]transport.Step{transport.StepFullConnect}, out)
 			}
 			rk.workers = append(rk.workers, w)
 			p.workers.Add(1)
@@ -128,6 +130,7 @@ func (rk *localRank) pacing(w *worker) phases.Share {
 	}
 	if st := p.storms; st != nil {
 		s.Initiator, s.Initiators, s.OfJob = st.place(p.slot.Stage, rk.rank)
+		s.OfJob *= int64(rk.plan.Connections)
 	}
 	return s
 }

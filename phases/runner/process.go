@@ -81,6 +81,9 @@ type process struct {
 	deal    int     // workers of a rank that connections are dealt to
 	storms  *storms // rate only: who initiates how much
 
+	firstQPN uint32
+	numbers  numbers // if queue pairs are played by the provider
+
 	scratch  *collect.Histogram
 	orphaned bool // the parent is gone: nobody else tells the user
 
@@ -184,6 +187,13 @@ func (p *process) prepare(s phases.Slot) {
 		}
 	}
 	for _, rk := range p.ranks {
+		if s.Phase == phases.Create { // the first of a round
+			if err := rk.enter(s.Round); err != nil {
+				p.stage = workReady
+				p.impossible(err)
+				return
+			}
+		}
 		for _, w := range rk.workers {
 			w.reset(s)
 		}
@@ -245,6 +255,9 @@ func (p *process) command(c command) {
 func (p *process) begin(seq int32, t int64) {
 	if seq != p.slot.Seq || p.stage != workReady {
 		return
+	}
+	if w := p.cfg.Witness; w != nil {
+		w.Begins(p.slot)
 	}
 	p.at, p.goAt = t, p.heard
 	if p.root != nil {

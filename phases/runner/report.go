@@ -90,6 +90,9 @@ func (p *process) report() error {
 		return err
 	}
 	var failed error
+	if p.cfg.Witness != nil && p.cfg.Out == "" {
+		return p.verdict(doc, nil)
+	}
 	if p.cfg.Out == "-" {
 		if _, err := p.cfg.Stdout.Write(b.Bytes()); err != nil {
 			failed = p.saveElsewhere(b.Bytes(), err)
@@ -106,10 +109,15 @@ func (p *process) report() error {
 			p.say("result document on %s: %s", p.table.HostOf(p.first()), path)
 		}
 	}
+	return p.verdict(doc, failed)
+}
+
+// verdict is how the job ended; failed is what went wrong afterwards.
+func (p *process) verdict(doc *collect.Document, failed error) error {
 	if doc.Exit.Code == 0 {
 		return failed
 	}
-	e := r.cause
+	e := p.root.cause
 	if e == nil {
 		e = rank.Errorf(rank.KindFailed, "%s", doc.Exit.Text)
 	}
@@ -118,7 +126,7 @@ func (p *process) report() error {
 
 // printTable prints the table of doc to standard output.
 func (p *process) printTable(doc *collect.Document) error {
-	if p.cfg.Stdout == nil {
+	if p.cfg.Stdout == nil || p.cfg.Witness != nil {
 		return nil
 	}
 	return collect.WriteTable(p.cfg.Stdout, doc, collect.TableOptions{Columns: p.cfg.Columns, Color: p.cfg.Color})

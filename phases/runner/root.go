@@ -89,6 +89,9 @@ func (r *rootShell) reduced(out phases.Output) {
 		if i == 0 {
 			first = s.Seq
 		}
+		if w := r.p.cfg.Witness; w != nil {
+			w.Whole(s)
+		}
 		r.tellBarrier()
 	}
 	if r.successor && first > 0 {

@@ -28,6 +28,9 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg: cfg, spec: cfg.Spec, clock: cfg.Clock, steps: cfg.Provider.Steps(),
 		addrs: make(map[rank.Rank]transport.Address), scratch: collect.NewHistogram(),
 	}
+	if cfg.Threads > 0 {
+		p.spec.Threads = cfg.Threads
+	}
 	if err := p.holdBefore(ctx, phases.Gather); err != nil {
 		return err
 	}
@@ -55,10 +58,17 @@ func (p *process) run(ctx context.Context, group Group) error {
 	p.group, p.table, p.self = group, group.Table(), group.Self()
 	// The table and the spec are the same everywhere, and so is what is wrong with them: the root tells. This
 	// stands before anything that needs the others, who may be gone because of it.
-	topo, err := rank.NewTopology(p.table, p.spec.Topology)
+	err := p.arrange()
+	var topo rank.Topology
+	if err == nil {
+		topo, err = rank.NewTopology(p.table, p.spec.Topology)
+	}
 	if err == nil {
 		p.topo = topo
-		p.sched, err = phases.NewSchedule(p.spec, topo.Stages(), Enters)
+		p.sched, err = phases.NewSchedule(p.spec, topo.Stages(), Wired(p.spec))
+	}
+	if err == nil && p.plays() {
+		p.numbers, err = newNumbers(topo, p.table.Size(), p.spec.Connections, p.firstQPN)
 	}
 	switch {
 	case err != nil && group.Parent() != rank.NoProc:
@@ -83,7 +93,7 @@ func (p *process) run(ctx context.Context, group Group) error {
 	p.share(len(p.table.HostRanks(p.table.HostOf(p.first()))))
 	p.deal = p.spec.Shape.Workers(p.spec.Threads)
 	if p.spec.Shape.Kind == phases.Rate {
-		p.storms = newStorms(topo, p.table.Size(), p.spec.Connections)
+		p.storms = newStorms(topo, p.table.Size())
 	}
 	limits := p.spec.Limits()
 	procs := len(p.table.Procs)
@@ -115,6 +125,17 @@ func (p *process) run(ctx context.Context, group Group) error {
 	return p.leave()
 }
 
+// arrange takes from the table what the spec left open.
+func (p *process) arrange() error {
+	p.firstQPN = defaultFirstQPN
+	if p.cfg.Arrange == nil {
+		return nil
+	}
+	a, err := p.cfg.Arrange(p.table)
+	p.spec.Topology, p.firstQPN = a.Topology, a.FirstQPN
+	return err
+}
+
 // share decides how this process's workers wait, given how many ranks share the host.
 func (p *process) share(ranksOnHost int) {
 	if p.cfg.CPUs <= 0 {
@@ -144,6 +165,11 @@ func (p *process) first() rank.Rank {
 // Enters says whether a job goes through a phase of the catalogue; the others
 // have nothing to do yet, so nothing can be asked of them.
 func Enters(t phases.Token) bool { return t != phases.Register && t != phases.Transfer }
+
+// Wired says which phases a job with that spec goes through.
+func Wired(s phases.Spec) func(phases.Token) bool {
+	return func(t phases.Token) bool { return Enters(t) && (t != phases.Probe || !s.NoProbe) }
+}
 
 // subtree are the processes that hang below a child, itself included.
 func (p *process) subtree(child rank.Proc) phases.ProcSet {

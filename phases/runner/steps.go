@@ -198,7 +198,7 @@ func (w *worker) mimicAll(steps ...transport.Step) {
 
 func (w *worker) mimicOne(s transport.Step, c int) {
 	begin := w.now()
-	end := begin + int64(w.rk.p.spec.Mimic)
+	end := begin + int64(w.rk.pass.Delay)
 	w.pause(end)
 	w.seen = w.now()
 	if w.seen >= end { // not cut short

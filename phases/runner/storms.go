@@ -4,25 +4,25 @@ import (
 	"rankstorm/rank"
 )
 
-// storms says, per stage, how many connections every rank initiates: what a
+// storms says, per stage, how many edges every rank initiates: what a
 // paced storm needs to interleave all initiators without talking to them.
 // 8 bytes per rank and stage; made only for rate=R.
 type storms struct {
-	stages [][]int64 // stage → rank → connections
+	stages [][]int64 // stage → rank → edges
 }
 
-func newStorms(t rank.Topology, size, connections int) *storms {
+func newStorms(t rank.Topology, size int) *storms {
 	s := &storms{stages: make([][]int64, t.Stages())}
 	for i := range s.stages {
 		s.stages[i] = make([]int64, size)
 	}
 	for r := range rank.Rank(size) {
 		if len(s.stages) == 1 {
-			s.stages[0][r] = t.Out(r) * int64(connections)
+			s.stages[0][r] = t.Out(r)
 			continue
 		}
 		for e := range t.Edges(r) {
-			s.stages[e.Stage][r] += int64(connections)
+			s.stages[e.Stage][r]++
 		}
 	}
 	return s

@@ -3,6 +3,7 @@ package runner
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"rankstorm/collect"
@@ -25,6 +26,9 @@ func (p *process) summarise() {
 	var set phases.ProcSet
 	set.Add(p.self)
 	s.Covers = set
+	if w := p.cfg.Witness; w != nil {
+		w.Own(s, err == nil && !p.aborting)
+	}
 	body, err := collect.EncodeSummary(s)
 	if err != nil {
 		p.note("figures of %s cannot be written: %v", p.slot.Phase, err)
@@ -65,6 +69,9 @@ func (p *process) reduce() (*collect.Summary, error) {
 			}
 		}
 		if err := rk.reduceMimic(one, offset); err != nil {
+			return nil, err
+		}
+		if err := rk.reduceWhole(one, offset); err != nil {
 			return nil, err
 		}
 		rk.count(one, offset)
@@ -116,7 +123,7 @@ func (rk *localRank) reduceStep(s *collect.Summary, step transport.Step, order i
 
 // reduceMimic adds the rows of --mimic that belong to the slot.
 func (rk *localRank) reduceMimic(s *collect.Summary, offset int64) error {
-	if rk.p.spec.Mimic == 0 {
+	if !rk.pass.NoQPs || rk.p.plays() {
 		return nil
 	}
 	var steps []transport.Step
@@ -134,6 +141,45 @@ func (rk *localRank) reduceMimic(s *collect.Summary, offset int64) error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// neverCreated marks a connection whose creation did not succeed.
+const neverCreated = math.MinInt64
+
+// WholeName is the row of Spec.FromCreate.
+const WholeName = "create to connect"
+
+// reduceWhole adds the row of Spec.FromCreate. The stamps of the create phase
+// are gone when the connect phase is reduced, so their beginnings are kept.
+func (rk *localRank) reduceWhole(s *collect.Summary, offset int64) error {
+	if !rk.p.spec.FromCreate {
+		return nil
+	}
+	switch rk.p.slot.Phase {
+	case phases.Create:
+		for _, w := range rk.workers {
+			for c := range w.out {
+				w.created[c] = neverCreated
+				if begin, _, ok := w.stamps.Get(transport.StepCreateID, c); ok {
+					w.created[c] = begin
+				}
+			}
+		}
+	case phases.Connect:
+		for _, w := range rk.workers {
+			w.whole.Reset()
+			for c := range w.out {
+				if _, end, ok := w.stamps.Get(transport.StepFullConnect, c); ok && w.created[c] != neverCreated {
+					w.whole.Set(transport.StepFullConnect, c, w.created[c], end)
+				}
+			}
+		}
+		return add(s, collect.StepInput{
+			Step: transport.StepFullConnect, Name: WholeName, Order: 400, Rank: rk.rank, OffsetNS: offset, Scratch: rk.p.scratch,
+			Workers: rk.initiatorStamps(func(w *worker) *collect.Stamps { return w.whole }),
+		})
 	}
 	return nil
 }

@@ -78,8 +78,11 @@ type worker struct {
 	nIn     int        // accepted in this round
 
 	stamps *collect.Stamps
-	mimic  *collect.Stamps // rows of --mimic, nil without
-	vouch  vouch
+	mimic  *collect.Stamps // rows of --mimic, nil without or if the provider plays
+
+	created []int64         // own clock: when the creation of an initiated connection began; nil unless asked for
+	whole   *collect.Stamps // from there to full connect
+	vouch   vouch
 
 	ev  []transport.Event
 	due []int64
@@ -244,7 +247,7 @@ func (w *worker) begin(c command) {
 				w.each(s, 0, w.out)
 			}
 		}
-		if c.slot.Phase == phases.QP && w.mimic != nil {
+		if c.slot.Phase == phases.QP && w.sleeps() {
 			w.mimicAll(transport.StepCreateQP, transport.StepInitQP)
 		}
 	case phases.Listen:
@@ -279,6 +282,9 @@ func (w *worker) clearQueue(until int64) {
 		}
 	}
 }
+
+// sleeps says that this worker sleeps in place of queue pair steps.
+func (w *worker) sleeps() bool { return w.mimic != nil && w.rk.pass.NoQPs }
 
 // pause holds the worker until t without polling, as --delay and --mimic ask; an abort ends it.
 func (w *worker) pause(t int64) {
