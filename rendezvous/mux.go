@@ -17,7 +17,7 @@ const (
 const (
 	firstByteTimeout = 5 * time.Second
 	helloTimeout     = 10 * time.Second // of a control link, after the first byte; its parent may be short of time
-	maxHalfOpen      = 128              // streams that have not said what they are
+	maxHalfOpen      = 512              // streams that have not said what they are
 	maxGreeting      = 1024             // knocks whose handshake is under way: a whole job may knock at once
 )
 

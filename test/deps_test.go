@@ -64,6 +64,8 @@ var rooms = map[string]room{
 	},
 	"test":            {},
 	"test/hosts":      {},
+	"test/junk":       {},
+	"test/junk/cmd":   {ours: []string{"test/junk"}},
 	"test/killmatrix": {others: []string{"golang.org/x/sys/unix"}},
 	"test/need":       {},
 	"test/rdma":       {},
