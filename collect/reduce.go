@@ -14,6 +14,14 @@ const (
 	SideEndpoint  = "endpoint" // listen, register: per rank, not per connection
 )
 
+// FromCreate is the row from the moment that a connection's creation began to
+// its full connect.
+const FromCreate = "create to connect"
+
+// MimicName is the row of what was slept in place of a step, apart from a
+// provider's real one.
+func MimicName(step string) string { return step + " (mimic)" }
+
 // WorkerStamps are the stamps of one worker of a rank.
 type WorkerStamps struct {
 	Stamps *Stamps

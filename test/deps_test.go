@@ -46,6 +46,7 @@ var rooms = map[string]room{
 			"github.com/santhosh-tekuri/jsonschema/v6/…", "github.com/mattn/go-runewidth",
 		},
 	},
+	"collect/cmtime": {ours: []string{"collect", "transport"}},
 	"rendezvous": {
 		ours:   []string{"rank", "internal/wellformed"},
 		others: []string{"github.com/hashicorp/memberlist", "github.com/vmihailenco/msgpack/v5/…", "golang.org/x/sys/unix"},
@@ -59,7 +60,7 @@ var rooms = map[string]room{
 		others: []string{"github.com/vmihailenco/msgpack/v5/…", "golang.org/x/sys/unix"},
 	},
 	"cmd/rankstorm": {
-		ours:   []string{"rank", "phases", "phases/runner", "rendezvous", "collect", "transport", "transport/tcp", "transport/rdma", "transport/sim"},
+		ours:   []string{"rank", "phases", "phases/runner", "rendezvous", "collect", "collect/cmtime", "transport", "transport/tcp", "transport/rdma", "transport/sim"},
 		others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},
 	},
 	"test":            {},

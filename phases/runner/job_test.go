@@ -295,7 +295,7 @@ func TestMimicIsSleptExactly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := start(t, 1, spec(2, func(s *phases.Spec) { s.Connections, s.Mimic = 3, 20*time.Millisecond }), sim.FabricConfig{}).clean()
 		for phase, names := range map[string][]string{
-			"qp": {mimicName(transport.StepCreateQP), mimicName(transport.StepInitQP)}, "connect": {mimicName(transport.StepRTR), mimicName(transport.StepRTS)},
+			"qp": {collect.MimicName(transport.StepCreateQP.String()), collect.MimicName(transport.StepInitQP.String())}, "connect": {collect.MimicName(transport.StepRTR.String()), collect.MimicName(transport.StepRTS.String())},
 		} {
 			for _, name := range names {
 				st := step(t, d, phase, name)

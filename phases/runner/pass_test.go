@@ -116,7 +116,7 @@ func TestPassesWitnessAndArrangement(t *testing.T) {
 						if got := count(row(diaries[i].own, r, phases.Create, "create id", collect.SideInitiator)); got != want {
 							t.Errorf("round %d: initiator %d created %d ids, want %d", round, i, got, want)
 						}
-						all, full := row(diaries[i].own, r, phases.Connect, WholeName, collect.SideInitiator), row(diaries[i].own, r, phases.Connect, "full connect", collect.SideInitiator)
+						all, full := row(diaries[i].own, r, phases.Connect, collect.FromCreate, collect.SideInitiator), row(diaries[i].own, r, phases.Connect, "full connect", collect.SideInitiator)
 						made := row(diaries[i].own, r, phases.Create, "create id", collect.SideInitiator)
 						switch {
 						case count(all) != want || count(full) != want:
@@ -132,8 +132,8 @@ func TestPassesWitnessAndArrangement(t *testing.T) {
 				sums(t, diaries)
 				played := row(diaries[0].own, 2, phases.QP, "create qp", collect.SideInitiator)
 				if c.name == "tcp" {
-					played = row(diaries[0].own, 2, phases.QP, mimicName(transport.StepCreateQP), collect.SideInitiator)
-					if row(diaries[0].own, 1, phases.QP, mimicName(transport.StepCreateQP), collect.SideInitiator) != nil {
+					played = row(diaries[0].own, 2, phases.QP, collect.MimicName(transport.StepCreateQP.String()), collect.SideInitiator)
+					if row(diaries[0].own, 1, phases.QP, collect.MimicName(transport.StepCreateQP.String()), collect.SideInitiator) != nil {
 						t.Error("the round with queue pairs slept as well")
 					}
 				} else {

@@ -12,9 +12,6 @@ import (
 	"rankstorm/transport"
 )
 
-// mimicName is the table row of a slept step, apart from a provider's real one.
-func mimicName(s transport.Step) string { return s.String() + " (mimic)" }
-
 // summarise reduces what the local ranks recorded in the slot and hands it to the machine. All workers stand still.
 func (p *process) summarise() {
 	p.stage = workIdle
@@ -135,7 +132,7 @@ func (rk *localRank) reduceMimic(s *collect.Summary, offset int64) error {
 	}
 	for i, step := range steps {
 		err := add(s, collect.StepInput{
-			Step: step, Name: mimicName(step), Order: int32(500 + i), Rank: rk.rank, OffsetNS: offset, Scratch: rk.p.scratch,
+			Step: step, Name: collect.MimicName(step.String()), Order: int32(500 + i), Rank: rk.rank, OffsetNS: offset, Scratch: rk.p.scratch,
 			Workers: rk.initiatorStamps(func(w *worker) *collect.Stamps { return w.mimic }),
 		})
 		if err != nil {
@@ -147,9 +144,6 @@ func (rk *localRank) reduceMimic(s *collect.Summary, offset int64) error {
 
 // neverCreated marks a connection whose creation did not succeed.
 const neverCreated = math.MinInt64
-
-// WholeName is the row of Spec.FromCreate.
-const WholeName = "create to connect"
 
 // reduceWhole adds the row of Spec.FromCreate. The stamps of the create phase
 // are gone when the connect phase is reduced, so their beginnings are kept.
@@ -177,7 +171,7 @@ func (rk *localRank) reduceWhole(s *collect.Summary, offset int64) error {
 			}
 		}
 		return add(s, collect.StepInput{
-			Step: transport.StepFullConnect, Name: WholeName, Order: 400, Rank: rk.rank, OffsetNS: offset, Scratch: rk.p.scratch,
+			Step: transport.StepFullConnect, Name: collect.FromCreate, Order: 400, Rank: rk.rank, OffsetNS: offset, Scratch: rk.p.scratch,
 			Workers: rk.initiatorStamps(func(w *worker) *collect.Stamps { return w.whole }),
 		})
 	}
