@@ -35,6 +35,8 @@ var rooms = map[string]room{
 		ours:   []string{"transport", "transport/internal/…", "transport/rdma/internal/…"},
 		others: []string{"golang.org/x/sys/unix"},
 	},
+	"transport/rdma/internal/nldev": {others: []string{"golang.org/x/sys/unix"}},
+	"transport/rdma/internal/sysfs": {},
 	"transport/rdma/internal/verbs": {others: []string{"golang.org/x/sys/unix"}},
 	"transport/sim":                 {ours: []string{"transport", "transport/internal/…"}},
 	"transport/transporttest":       {ours: []string{"transport", "transport/internal/…"}},

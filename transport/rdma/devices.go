@@ -1,85 +1,96 @@
 package rdma
 
 import (
-	"errors"
-	"fmt"
+	"io/fs"
 	"os"
-	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"rankstorm/transport/rdma/internal/nldev"
+	"rankstorm/transport/rdma/internal/sysfs"
 	"rankstorm/transport/rdma/internal/verbs"
 )
 
 // What Devices tells; see the fields.
 type (
-	// Device is an RDMA device.
-	Device = verbs.Device
+	// Port is a port of a device.
+	Port = sysfs.Port
+	// GID is an entry of a port's table.
+	GID = sysfs.GID
 	// DeviceLimits are what a device can hold.
 	DeviceLimits = verbs.Limits
-	// Port is a port of a device.
-	Port = verbs.Port
-	// GID is an entry of a port's table.
-	GID = verbs.GID
+	// MTU of a port.
+	MTU = verbs.MTU
+	// Limit is a bound of the machine or of this process.
+	Limit = sysfs.Limit
 )
 
-// Devices lists the devices that the RDMA libraries can use. The error is that
-// of Usable if nothing can be used; one device that cannot be opened has Err.
+// Device is an RDMA device of this machine: what the kernel shows, and what the
+// libraries add where they can be used.
+type Device struct {
+	Name     string // "mlx5_0", "rxe0"
+	Protocol string // "InfiniBand", "RoCE", "iWARP"; other kinds by the kernel's name
+	Firmware string // "" where the driver tells none
+	NodeGUID string // "0266:00ff:fe00:0001"
+	Ports    []Port
+	MTUs     []MTU            // of port 1, 2, …; nil: not known
+	Limits   *DeviceLimits    // nil: not known
+	InUse    map[string]int64 // by all processes: "qp", "cq", "cm_id", "mr", "pd", "ctx"; nil: not known
+	Err      error            // why the libraries cannot open it
+}
+
+// Devices lists the devices that the kernel has, by name. The error is that of
+// Usable; the list holds what can be known without the libraries.
 func Devices() ([]Device, error) {
-	if err := Usable(); err != nil {
-		return nil, err
+	m := thisMachine()
+	err := m.usable()
+	var opened []verbs.Device
+	if m.load() == nil {
+		opened, _ = m.devices() // usable tells why, if it is nothing
 	}
-	devices, err := verbs.Devices()
-	for i := range devices {
-		devices[i].ReadPorts()
-	}
-	return devices, err
+	totals, _ := nldev.Totals() // old kernels, or none
+	return merge(sysfs.Devices(m.fsys), opened, totals), err
 }
 
-// cmDevice is how user space reaches the kernel's RDMA CM.
-const cmDevice = "/dev/infiniband/rdma_cm"
-
-// Usable says whether RDMA can be used in this process at all, and if not, why
-// and what to do: one line.
-func Usable() error {
-	if err := verbs.Load(); err != nil {
-		return fmt.Errorf("rdma: %w", err)
-	}
-	kernel := verbs.KernelDevices()
-	if len(kernel) == 0 {
-		return errors.New("rdma: this machine has no RDMA device (" + verbs.SysClass + " is empty): load the adapter's driver, or try soft-RoCE: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0")
-	}
-	fd, err := unix.Open(cmDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	switch {
-	case err == nil:
-		unix.Close(fd)
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
-		return fmt.Errorf("rdma: %s is missing although the kernel has %s: modprobe rdma_ucm; in a container pass /dev/infiniband", cmDevice, strings.Join(kernel, ", "))
-	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return fmt.Errorf("rdma: no permission to open %s: its mode should be 0666 (rdma-core's udev rules), or add %s to the group that owns it", cmDevice, userName())
-	default:
-		return fmt.Errorf("rdma: %s cannot be opened: %w", cmDevice, err)
-	}
-	devices, err := verbs.Devices()
-	if err != nil {
-		return fmt.Errorf("rdma: %w", err)
-	}
-	if len(devices) == 0 {
-		return fmt.Errorf("rdma: libibverbs has no driver for %s: install rdma-core's providers (Debian: ibverbs-providers); in a container pass /dev/infiniband", strings.Join(kernel, ", "))
-	}
-	var why error
-	for _, d := range devices {
-		if d.Err == nil {
-			return nil
+// merge puts the three sources together by the devices' names.
+func merge(kernel []sysfs.Device, opened []verbs.Device, totals []nldev.Device) []Device {
+	list := make([]Device, len(kernel))
+	for i, k := range kernel {
+		d := &list[i]
+		*d = Device{Name: k.Name, Protocol: protocol(k), Firmware: k.Firmware, NodeGUID: k.NodeGUID, Ports: k.Ports}
+		for _, v := range opened {
+			if v.Name == k.Name {
+				if d.Err = v.Err; v.Err == nil {
+					d.Limits, d.MTUs = &v.Limits, v.MTUs
+				}
+			}
 		}
-		why = d.Err
+		for _, t := range totals {
+			if t.Name == k.Name {
+				d.InUse = t.InUse
+			}
+		}
 	}
-	return fmt.Errorf("rdma: no device can be opened: %w: is /dev/infiniband/uverbs* there and readable for %s?", why, userName())
+	return list
 }
 
-func userName() string {
-	if name := os.Getenv("USER"); name != "" {
-		return name
+// protocol that a device speaks on its wire.
+func protocol(d sysfs.Device) string {
+	switch {
+	case d.NodeType == "RNIC":
+		return "iWARP"
+	case d.NodeType == "CA" && len(d.Ports) > 0 && d.Ports[0].LinkLayer == "Ethernet":
+		return "RoCE"
+	case d.NodeType == "CA":
+		return "InfiniBand"
 	}
-	return fmt.Sprintf("user %d", os.Getuid())
+	return d.NodeType
 }
+
+// DevicesIn lists the devices that a file system shows, from its root: all that
+// Devices tells without libraries and netlink.
+func DevicesIn(fsys fs.FS) []Device { return merge(sysfs.Devices(fsys), nil, nil) }
+
+// LimitsIn are the bounds of a machine that matter to RDMA CM, from the root of
+// its file system.
+func LimitsIn(fsys fs.FS) []Limit { return sysfs.Limits(fsys) }
+
+func root() fs.FS { return os.DirFS("/") }

@@ -38,8 +38,7 @@ func Load() error {
 	return nil
 }
 
-// Devices are the devices that libibverbs can use, still without their ports. A
-// device that exists but cannot be opened has Err.
+// Devices are the devices that libibverbs can use. One that cannot be opened has Err.
 func Devices() ([]Device, error) {
 	if err := Load(); err != nil {
 		return nil, err
@@ -84,7 +83,7 @@ func device(r *C.struct_rsv_device) Device {
 		d.Err = fmt.Errorf("ibv_open_device %s: %w", d.Name, unix.Errno(r.open_errno))
 	}
 	for i := range min(int(r.ports), len(r.port)) {
-		d.mtus = append(d.mtus, [2]int{mtuBytes(int32(r.port[i].active_mtu)), mtuBytes(int32(r.port[i].max_mtu))})
+		d.MTUs = append(d.MTUs, MTU{Active: mtuBytes(int32(r.port[i].active_mtu)), Max: mtuBytes(int32(r.port[i].max_mtu))})
 	}
 	return d
 }

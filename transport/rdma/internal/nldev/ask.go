@@ -1,0 +1,131 @@
+package nldev
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// waitFor bounds a read from the kernel, which answers at once.
+const waitFor = 5 * time.Second
+
+// Totals asks what each device holds. The error says that this kernel has no
+// RDMA netlink: ib_core is not loaded.
+func Totals() ([]Device, error) {
+	s, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	return s.totals()
+}
+
+// Held is what one process holds at all devices together.
+type Held struct {
+	IDs int64 // CM ids that have a device: bound to a local address, or resolved
+	QPs int64
+	CQs int64
+	MRs int64
+	PDs int64
+}
+
+// HeldBy asks what a process holds; pid is of this process's name space.
+func HeldBy(pid int) (Held, error) {
+	s, err := open()
+	if err != nil {
+		return Held{}, err
+	}
+	defer s.close()
+	devices, err := s.totals()
+	if err != nil {
+		return Held{}, err
+	}
+	var h Held
+	for _, d := range devices {
+		for _, q := range []struct {
+			cmd, table uint16
+			to         *int64
+		}{
+			{cmdResCMIDGet, attrCMID, &h.IDs},
+			{cmdResQPGet, attrQP, &h.QPs},
+			{cmdResCQGet, attrCQ, &h.CQs},
+			{cmdResMRGet, attrMR, &h.MRs},
+			{cmdResPDGet, attrPD, &h.PDs},
+		} {
+			err := s.dump(q.cmd, d.Index, func(payload []byte) error {
+				n, err := owned(payload, q.table, uint32(pid))
+				*q.to += n
+				return err
+			})
+			if err != nil {
+				return Held{}, fmt.Errorf("%s: %w", d.Name, err)
+			}
+		}
+	}
+	return h, nil
+}
+
+type socket struct {
+	fd     int
+	seq    uint32
+	buffer []byte
+}
+
+func open() (*socket, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_RDMA)
+	switch {
+	case errors.Is(err, unix.EPROTONOSUPPORT):
+		return nil, errors.New("the kernel has no RDMA netlink: is ib_core loaded?")
+	case err != nil:
+		return nil, fmt.Errorf("RDMA netlink: %w", err)
+	}
+	wait := unix.NsecToTimeval(int64(waitFor))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("RDMA netlink: %w", err)
+	}
+	return &socket{fd: fd, buffer: make([]byte, 64<<10)}, nil
+}
+
+func (s *socket) close() { unix.Close(s.fd) }
+
+func (s *socket) totals() ([]Device, error) {
+	var list []Device
+	err := s.dump(cmdResGet, -1, func(payload []byte) error {
+		d, err := device(payload)
+		list = append(list, d)
+		return err
+	})
+	return list, err
+}
+
+// dump sends a query and hands on all that the kernel answers.
+func (s *socket) dump(cmd uint16, device int64, each func(payload []byte) error) error {
+	s.seq++
+	if err := unix.Sendto(s.fd, query(cmd, s.seq, device), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return fmt.Errorf("RDMA netlink: %w", err)
+	}
+	for {
+		n, _, flags, from, err := unix.Recvmsg(s.fd, s.buffer, nil, 0)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return fmt.Errorf("RDMA netlink: %w", err)
+		case flags&unix.MSG_TRUNC != 0:
+			return fmt.Errorf("RDMA netlink: an answer of more than %d bytes", len(s.buffer))
+		}
+		if a, ok := from.(*unix.SockaddrNetlink); !ok || a.Pid != 0 {
+			continue // not from the kernel
+		}
+		more, err := answer(s.buffer[:n], s.seq, each)
+		if err != nil {
+			return fmt.Errorf("RDMA netlink: %w", err)
+		}
+		if !more {
+			return nil
+		}
+	}
+}
