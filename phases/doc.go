@@ -17,7 +17,11 @@
 //	           ◀── Done ↑ ────   own and all living children's
 //	Collecting ── Collect ↓ ──▶  MCollect: stop serving, then MLocalSummary
 //	           ◀── Summary ↑ ─   merged
-//	next slot, or OutFinish and Bye ↓
+//	next slot, or:
+//	Reporting  OutFinish, the report, InReported
+//	Parting    ── Verdict ↓ ──▶  the exit code stands
+//	           ◀── Heard ↑ ───   own and all living children's
+//	Finished   ── Bye ↓ ────▶    MExit
 //
 // A message that goes up carries the set of processes it speaks for, so that
 // nobody is counted twice. A member forwards a reply when its whole living
@@ -27,11 +31,12 @@
 //
 // # How a job ends
 //
-//	every slot reduced             Bye 0, or 1 if connections failed
-//	loss before Go                 Bye 1 at once
-//	loss after Go                  the slot ends among the living, is reduced, Bye 1
-//	signal, --max-time, deadline   Abort ↓, summaries for at most Limits.Prepare, Bye
-//	parent lost, root silent       the member leaves with 1 and says Bye to its children
+//	every slot reduced             Verdict 0, or 1 if connections failed
+//	loss before Go                 Verdict 1 at once
+//	loss after Go                  the slot ends among the living, is reduced, Verdict 1
+//	signal, --max-time, deadline   Abort ↓, summaries for at most Limits.Abort, Verdict
+//	loss after the verdict         the verdict stands
+//	root silent                    the member leaves with 1 and says Bye to its children
 //
 // The first cause wins; later ones are notes.
 //

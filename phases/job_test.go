@@ -163,6 +163,17 @@ func checkJob(t *testing.T, seed uint64, j *simJob, tr *trouble) string {
 			t.Errorf("seed %d: %s", seed, note)
 		}
 	}
+	if tr.stopped.Len()+tr.cut.Len()+tr.stuck.Len() == 0 && tr.signals < 2 {
+		var first *simProc
+		for _, s := range j.procs {
+			if first == nil && s.gone {
+				first = s
+			}
+			if s.gone && s.exit.Code != first.exit.Code {
+				t.Errorf("seed %d: process %d left with %d, process %d with %d", seed, s.p, s.exit.Code, first.p, first.exit.Code)
+			}
+		}
+	}
 	// Who did not leave of its own accord has the word of a root.
 	for _, s := range j.procs {
 		said := func(root *simProc) bool {

@@ -27,7 +27,8 @@ type simJob struct {
 	arity  int
 	begun  Time // when the first slot began
 
-	ends  []*simProc // roots that have finished, in order
+	ends  []*simProc // roots that have decided, in order
+	onEnd func()     // when the first one has
 	notes []string
 	work  time.Duration // longest local work
 	delay time.Duration // longest trip over one link
@@ -52,6 +53,7 @@ type simProc struct {
 	linkDown map[rank.Proc]Time
 	root     *Root   // of process 0 and of successors
 	finish   *Output // OutFinish
+	late     bool    // its report never comes out
 	reduced  []Output
 	search   bool // it looks for the root
 	summed   map[int32]bool
@@ -198,6 +200,13 @@ func (s *simProc) stepRoot(in Input) {
 			}
 			s.finish = &o
 			j.ends = append(j.ends, s)
+			if j.onEnd != nil && len(j.ends) == 1 {
+				j.onEnd()
+			}
+			if s.late {
+				continue // a disk that does not answer
+			}
+			j.after(20*time.Millisecond, func() { s.stepRoot(Input{Kind: InReported, Told: &Decision{Code: o.Code, Cause: o.Cause}}) })
 		}
 	}
 }
@@ -305,7 +314,7 @@ func (s *simProc) look(begun Time, cause *rank.Error) {
 		}
 		living := s.member.Living()
 		q.step(MemberInput{Kind: MChildJoined, Proc: s.p, Msg: Message{Covers: living}})
-		q.stepRoot(Input{Kind: InAttached, Proc: s.p, Msg: Message{Covers: living}, Cause: cause})
+		q.stepRoot(Input{Kind: InAttached, Proc: s.p, Msg: Message{Covers: living}, Cause: cause, Told: s.member.Told()})
 		s.step(MemberInput{Kind: MAttached, Proc: q.p})
 		return
 	}
@@ -313,7 +322,7 @@ func (s *simProc) look(begun Time, cause *rank.Error) {
 	s.parent = rank.NoProc
 	s.root = NewRoot(RootConfig{
 		Self: s.p, Procs: len(j.procs), Schedule: j.sched, Limits: j.limits, Merge: simMerge, Describe: storyHost,
-		Takeover: &Takeover{Seq: s.member.Seq(), Below: s.member.Living(), Lost: gone, Cause: cause},
+		Takeover: &Takeover{Seq: s.member.Seq(), Below: s.member.Living(), Lost: gone, Cause: cause, Told: s.member.Told()},
 	})
 	s.step(MemberInput{Kind: MTakeRoot})
 	s.stepRoot(Input{Kind: InStart})

@@ -25,6 +25,8 @@ type Limits struct {
 	Abort   time.Duration // from Abort to the last Summary; > 0
 	Orphans time.Duration // from a loss until those below it must have found the root again; > 0
 	Search  time.Duration // longest time that an orphan looks for the root; > 0
+	Report  time.Duration // that the report gets before the others are told the verdict; > 0
+	Part    time.Duration // from the verdict until it is no longer waited for that everybody knows it: a silent process must be found by then; > 0
 	Margin  time.Duration // member's own deadline after the root's should have come
 	Lead    time.Duration // least distance between Go sent and T
 	MaxTime time.Duration // of the whole job, 0 = none
@@ -39,7 +41,8 @@ const (
 	InMessage                       // ↑ message of its own process's member (the top of the tree): Msg
 	InLost                          // a process is known to be gone: Cause names it
 	InTick                          // the clock reached the last Wake
-	InAttached                      // an orphan has found its way here: Proc with the living below it (Covers of Msg); Cause: why it was lost
+	InAttached                      // an orphan has found its way here: Proc with the living below it (Covers of Msg); Cause: why it was lost; Told: the verdict, if it knows it
+	InReported                      // the report that OutFinish asked for is out, or failed: Told is the verdict that comes of it
 )
 
 // Input of Root.Step.
@@ -49,6 +52,7 @@ type Input struct {
 	Cause    *rank.Error
 	Proc     rank.Proc     // InAttached
 	Procs    []rank.Proc   // InLost: the process and those that hang below it
+	Told     *Decision     // InAttached, InReported
 	TreeTime time.Duration // InStart: measured time of one trip down the tree
 }
 
@@ -61,8 +65,14 @@ const (
 	OutReduced                       // slot Seq is complete (or given up): Body is its merged summary, nil if none came; Msg.Covers says of whom
 	OutNote                          // tell the user Text
 	OutWake                          // call Step with InTick at At
-	OutFinish                        // the job is over: Code, Cause (nil if clean), Partial
+	OutFinish                        // all figures are there: Code, Cause (nil if clean), Partial; report, then InReported
 )
+
+// Decision is how a job ends, once and for all.
+type Decision struct {
+	Code  int
+	Cause *rank.Error // nil if clean
+}
 
 // Output of Root.Step.
 type Output struct {

@@ -55,9 +55,10 @@ type Member struct {
 	entry    Entry   // of the slot's phase
 	below    ProcSet // self and all subtrees, less the lost
 	replies  replies
-	own      bool // own reply of the state was given
-	flushAt  Time // incomplete replies go up from here on, 0: never
-	final    Time // own deadline, 0: none
+	told     *Decision // the verdict, once it is known
+	own      bool      // own reply of the state was given
+	flushAt  Time      // incomplete replies go up from here on, 0: never
+	final    Time      // own deadline, 0: none
 	wake     Time
 	signals  int
 	progress []progress // own, then the children's
@@ -117,7 +118,7 @@ func (m *Member) Step(now Time, in MemberInput) []MemberOutput {
 	case MTakeRoot:
 		m.attached(now, rank.NoProc)
 	case MGivenUp:
-		m.abandon(m.describe.complete(in.Cause, m.slot.Phase))
+		m.givenUp(m.describe.complete(in.Cause, m.slot.Phase))
 	case MChildJoined:
 		m.joined(in.Proc, in.Msg.Covers)
 	case MCancel:
@@ -135,6 +136,9 @@ func (m *Member) Step(now Time, in MemberInput) []MemberOutput {
 }
 
 func (m *Member) fromParent(now Time, msg Message) {
+	if m.state == Parting && msg.Type != Resume && msg.Type != Wait && msg.Type != Bye {
+		return
+	}
 	switch msg.Type {
 	case Prepare:
 		m.prepare(now, msg)
@@ -156,7 +160,9 @@ func (m *Member) fromParent(now Time, msg Message) {
 	case Abort:
 		m.abort(now, msg)
 	case Lost:
-		m.told(now, msg)
+		m.heardLost(now, msg)
+	case Verdict:
+		m.hear(now, msg)
 	case Bye:
 		m.leave(msg.Code, msg.Cause, false)
 	}
@@ -204,6 +210,7 @@ func (m *Member) collectDown(msg Message) {
 func (m *Member) collect(now Time, msg Message) {
 	m.expect(Summary, Collecting)
 	m.deadlinesAfter(now, m.cfg.Limits.Prepare, "the next phase")
+	m.final += int64(m.cfg.Limits.Report) // if this is the last slot
 	m.emit(MemberOutput{Kind: MCollect, Seq: msg.Seq, Msg: msg, Abort: msg.Type == Resume})
 }
 
@@ -224,9 +231,9 @@ func (m *Member) breakOff(now Time, msg Message) {
 	m.emit(MemberOutput{Kind: MCollect, Seq: m.slot.Seq, Msg: msg, Abort: true, All: msg.All, Cause: msg.Cause})
 }
 
-// told hears from the root that processes are gone. If this process is among
+// heardLost hears from the root that processes are gone. If this process is among
 // them, it was given up while it could not answer: it leaves.
-func (m *Member) told(now Time, msg Message) {
+func (m *Member) heardLost(now Time, msg Message) {
 	if msg.Covers.Has(m.cfg.Self) {
 		m.abandon(m.describe.complete(msg.Cause, m.slot.Phase))
 		return
@@ -244,7 +251,7 @@ func (m *Member) fromChild(from rank.Proc, msg Message) {
 		return
 	}
 	switch msg.Type {
-	case Ready, Done, Summary:
+	case Ready, Done, Summary, Heard:
 		if msg.Seq != m.ask || msg.Epoch != m.epoch || !m.waitsFor(msg.Type) {
 			return
 		}
@@ -276,7 +283,7 @@ func (m *Member) fromChild(from rank.Proc, msg Message) {
 // stripped drops a body that its message has no business to carry, so that it
 // cannot pile up on the way to the root.
 func (m *Member) stripped(msg Message) Message {
-	if msg.Type == Ready || msg.Type == Done && !m.entry.Exchange {
+	if msg.Type == Ready || msg.Type == Heard || msg.Type == Done && !m.entry.Exchange {
 		msg.Body = nil
 	}
 	return msg
@@ -417,6 +424,10 @@ func (m *Member) checkDeadlines(now Time) {
 		m.forward()
 	}
 	if m.final == 0 || now < m.final {
+		return
+	}
+	if m.told != nil { // nobody says Bye, but the verdict stands
+		m.leave(m.told.Code, m.told.Cause, true)
 		return
 	}
 	m.leave(1, m.silence(), true)

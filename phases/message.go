@@ -18,12 +18,14 @@ const (
 	Lost                     // ↑ the processes in Covers are gone: Cause; those in Orphans lost their way to the root with them. ↓ Covers and Cause, told to everybody: holds end
 	Cancel                   // ↑ somebody got a signal: Cause
 	Abort                    // ↓ end the running slot now and send Summary; Cause is the first cause
-	Resume                   // ↓ the tree has changed, without those in Covers: slot Seq stands at Of (Go, Collect or Abort), and everybody's reply to it is asked for again, under a new Epoch
+	Resume                   // ↓ the tree has changed, without those in Covers: slot Seq stands at Of (Go, Collect, Abort or Verdict), and everybody's reply to it is asked for again, under a new Epoch
 	Wait                     // ↓ the way to the root is lost and looked for: be patient
-	Bye                      // ↓ the job is over: exit with Code
+	Verdict                  // ↓ all is decided and the report is out: the job's exit code is Code, whatever happens from here on
+	Heard                    // ↑ everybody in Covers knows the verdict
+	Bye                      // ↓ everybody knows it: leave with Code
 )
 
-var typeNames = [...]string{"", "prepare", "ready", "go", "done", "collect", "summary", "progress", "lost", "cancel", "abort", "resume", "wait", "bye"}
+var typeNames = [...]string{"", "prepare", "ready", "go", "done", "collect", "summary", "progress", "lost", "cancel", "abort", "resume", "wait", "verdict", "heard", "bye"}
 
 func (t Type) String() string {
 	if int(t) < len(typeNames) {
@@ -41,14 +43,14 @@ type Message struct {
 	Failed int64       `msgpack:"f,omitempty"`  // ↑ Done, Summary: connections that failed in this slot
 	Done   int64       `msgpack:"d,omitempty"`  // ↑ Progress
 	Total  int64       `msgpack:"n,omitempty"`
-	Code   int         `msgpack:"x,omitempty"` // ↓ Bye
+	Code   int         `msgpack:"x,omitempty"` // ↓ Verdict, Bye; Resume of a Verdict
 	Cause  *rank.Error `msgpack:"e,omitempty"`
 	Body   []byte      `msgpack:"b,omitempty"`
 
 	// After a loss replies are asked for again; those of an earlier epoch no
 	// longer count, so that nobody is counted twice however the tree changed.
-	Epoch   int64   `msgpack:"o,omitempty"` // ↑ Ready, Done, Summary; ↓ Resume
-	Of      Type    `msgpack:"r,omitempty"` // ↓ Resume: Go, Collect or Abort
+	Epoch   int64   `msgpack:"o,omitempty"` // ↑ Ready, Done, Summary, Heard; ↓ Resume, Verdict
+	Of      Type    `msgpack:"r,omitempty"` // ↓ Resume: Go, Collect, Abort or Verdict
 	All     bool    `msgpack:"a,omitempty"` // ↓ Resume of Abort: send the summaries of all slots that are still at hand, the root has none
 	Orphans ProcSet `msgpack:"w,omitempty"` // ↑ Lost
 }

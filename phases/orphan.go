@@ -92,6 +92,13 @@ func (m *Member) resume(now Time, msg Message) {
 		m.emit(MemberOutput{Kind: MLost, Seq: m.slot.Seq, Msg: msg, Cause: msg.Cause})
 	}
 	switch {
+	case m.told != nil:
+		// The root may be a successor that does not know the verdict yet; it is asked for nothing else.
+		if msg.Of == Verdict {
+			m.acknowledge(msg.Seq)
+		}
+	case msg.Of == Verdict:
+		m.hearing(now, msg)
 	case msg.Of == Abort && m.state == Idle, msg.Of == Abort && msg.Seq != m.slot.Seq && !msg.All:
 		// Nothing was measured here that is still missing.
 		m.ask = msg.Seq
@@ -137,4 +144,13 @@ func (m *Member) extend(now Time, search time.Duration) {
 func (m *Member) abandon(cause *rank.Error) {
 	m.state, m.final, m.flushAt = Finished, 0, 0
 	m.emit(MemberOutput{Kind: MExit, Seq: m.slot.Seq, Code: max(1, rank.ExitCode(cause)), Cause: cause, Abandon: true})
+}
+
+// givenUp ends a process that has no way to the root any more.
+func (m *Member) givenUp(cause *rank.Error) {
+	if m.told != nil {
+		m.leave(m.told.Code, m.told.Cause, true)
+		return
+	}
+	m.abandon(cause)
 }

@@ -16,6 +16,7 @@ type Takeover struct {
 	Below ProcSet     // the successor and who hangs below it
 	Lost  ProcSet     // who was found gone on the way
 	Cause *rank.Error // how the root was lost
+	Told  *Decision   // the verdict of the lost root, if the successor knows it: only the others must hear of it
 }
 
 // takeOver begins in place of a lost root.
@@ -27,6 +28,14 @@ func (r *Root) takeOver(now Time, t Takeover) {
 	lost := t.Lost.Clone()
 	lost.Subtract(t.Below)
 	r.alive.Subtract(lost)
+	if t.Told != nil {
+		r.orphans = r.alive.Clone()
+		r.orphans.Subtract(t.Below)
+		r.orphansBy = now + int64(r.cfg.Limits.Orphans)
+		r.inherit(now, t.Told)
+		r.regroup(now)
+		return
+	}
 	r.blame(r.describe.complete(t.Cause, r.slot.Phase))
 	if others := slices.DeleteFunc(slices.Collect(lost.All()), func(p rank.Proc) bool { return p == r.cause.Proc }); len(others) > 0 {
 		r.note("also gone: %s", r.describe.names(others))
@@ -69,16 +78,24 @@ func (r *Root) lose(now Time, procs, orphans ProcSet, cause *rank.Error) {
 }
 
 // Admits says whether an orphan may hang on to this root: whoever was given up
-// before, or comes when all is over, may not.
+// before, or comes when all is over, may not. Once the end is decided whoever
+// comes may still hear of it.
 func (r *Root) Admits(p rank.Proc) bool {
-	return r.state != Finished && p != r.cfg.Self && r.alive.Has(p)
+	return r.state != Finished && p != r.cfg.Self && (r.alive.Has(p) || r.decided())
 }
 
 // attach counts on an orphan and its subtree again. That it came says that a
 // way was lost; if nobody has told of that yet, this is the cause.
-func (r *Root) attach(now Time, p rank.Proc, subtree ProcSet, cause *rank.Error) {
+func (r *Root) attach(now Time, in Input) {
+	p, subtree, cause := in.Proc, in.Msg.Covers, in.Cause
 	if !r.Admits(p) {
 		return
+	}
+	if in.Told != nil && r.state != Parting {
+		r.inherit(now, in.Told)
+	}
+	if r.decided() {
+		r.alive.Union(subtree)
 	}
 	r.orphans.Subtract(subtree)
 	r.regrouped = true
@@ -87,7 +104,9 @@ func (r *Root) attach(now Time, p rank.Proc, subtree ProcSet, cause *rank.Error)
 		r.doubted.Add(cause.Proc)
 		r.orphansBy = max(r.orphansBy, now+int64(r.cfg.Limits.Orphans))
 	}
-	r.blame(r.describe.complete(cause, r.slot.Phase))
+	if !r.decided() { // else it was told, or is no news
+		r.blame(r.describe.complete(cause, r.slot.Phase))
+	}
 	r.regroup(now)
 }
 
@@ -98,8 +117,9 @@ func (r *Root) regroup(now Time) {
 		r.orphansBy = 0
 	}
 	switch {
-	case r.ending, r.state == Idle, r.state == Preparing:
-		r.finish()
+	case r.state == Idle, r.state == Preparing:
+		r.finish(now)
+	case r.state == Reporting:
 	case r.orphans.Len() == 0 && r.regrouped:
 		r.resume(now)
 	default:
@@ -121,15 +141,22 @@ func (r *Root) resume(now Time) {
 	case Aborting:
 		of = Abort
 		r.deadline = now + int64(r.cfg.Limits.Abort)
+	case Parting:
+		of = Verdict
+		r.deadline = max(r.deadline, now+int64(r.cfg.Limits.Abort))
 	}
 	gone := Full(r.cfg.Procs)
 	gone.Subtract(r.alive)
-	r.down(Message{Type: Resume, Seq: r.slot.Seq, Epoch: r.epoch, Of: of, T: r.start, All: r.all, Covers: gone, Cause: r.cause})
+	m := Message{Type: Resume, Seq: r.slot.Seq, Epoch: r.epoch, Of: of, T: r.start, All: r.all, Covers: gone, Cause: r.cause}
+	if of == Verdict {
+		m.Code, m.Cause = r.told.Code, r.told.Cause
+	}
+	r.down(m)
 }
 
 // awaitOrphans moves the deadline for summaries behind the arrival of orphans.
 func (r *Root) awaitOrphans() {
-	if r.orphans.Len() > 0 && (r.state == Collecting || r.state == Aborting) {
+	if r.orphans.Len() > 0 && (r.state == Collecting || r.state == Aborting || r.state == Parting) {
 		r.deadline = max(r.deadline, r.orphansBy+int64(r.cfg.Limits.Abort))
 	}
 }
@@ -141,7 +168,8 @@ func (r *Root) giveUpOrphans(now Time) {
 	}
 	late := r.orphans
 	r.orphans, r.doubted, r.orphansBy = nil, nil, 0
-	if late.Len() == 0 {
+	if late.Len() == 0 || r.inherited { // the lost root may have let them go
+		r.alive.Subtract(late)
 		r.regroup(now)
 		return
 	}

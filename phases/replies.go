@@ -18,11 +18,13 @@ const (
 	Running                 // Go sent or heard
 	Collecting              // Collect sent or heard; a member stays here until the next slot
 	Aborting                // Abort sent or heard
+	Reporting               // the root only: the report is written
+	Parting                 // Verdict sent or heard: the job's end stands, and it is made sure that everybody knows it
 	Finished                // Bye; every further input is ignored
 )
 
 func (s State) String() string {
-	names := [...]string{"idle", "preparing", "running", "collecting", "aborting", "finished"}
+	names := [...]string{"idle", "preparing", "running", "collecting", "aborting", "reporting", "parting", "finished"}
 	if int(s) < len(names) {
 		return names[s]
 	}

@@ -52,7 +52,8 @@ type Root struct {
 	orphansBy Time    // when those still missing are given up
 	doubted   ProcSet // an orphan says that they are lost, nobody else has yet
 	regrouped bool    // somebody was attached since the last Resume
-	ending    bool    // all is decided, only orphans are waited for
+	told      *Decision
+	inherited bool // the verdict is the lost root's, and so is the report
 	epoch     int64
 	all       bool // a successor: asks for the summaries of all slots
 	done      int64
@@ -75,7 +76,7 @@ func (r *Root) Slot() (slot Slot, ok bool) { return r.slot, r.slot.Phase != "" }
 
 // Waiting is the set of processes whose reply is missing now; a copy.
 func (r *Root) Waiting() ProcSet {
-	if r.state == Idle || r.state == Finished || r.ending {
+	if r.state == Idle || r.state == Reporting || r.state == Finished {
 		return nil
 	}
 	s := r.alive.Clone()
@@ -102,7 +103,9 @@ func (r *Root) Step(now Time, in Input) []Output {
 	case InLost:
 		r.lose(now, SetOf(in.Procs...), nil, in.Cause)
 	case InAttached:
-		r.attach(now, in.Proc, in.Msg.Covers, in.Cause)
+		r.attach(now, in)
+	case InReported:
+		r.reported(now, in.Told)
 	}
 	r.checkDeadlines(now)
 	r.setWake()
@@ -112,7 +115,7 @@ func (r *Root) Step(now Time, in Input) []Output {
 }
 
 func (r *Root) begin(now Time, treeTime time.Duration) {
-	if r.started {
+	if r.started || r.state != Idle {
 		return
 	}
 	r.started = true
@@ -137,7 +140,7 @@ func (r *Root) message(now Time, m Message) {
 		r.lose(now, m.Covers.Clone(), m.Orphans.Clone(), m.Cause)
 	case Cancel:
 		r.stop(now, m.Cause)
-	case Ready, Done, Summary:
+	case Ready, Done, Summary, Heard:
 		if m.Seq == r.slot.Seq && m.Epoch == r.epoch && r.waitsFor(m.Type) && r.take(m) {
 			r.advance(now)
 		}
@@ -149,11 +152,8 @@ func (r *Root) message(now Time, m Message) {
 }
 
 func (r *Root) waitsFor(t Type) bool {
-	if r.ending {
-		return false
-	}
 	switch r.state {
-	case Preparing, Running, Collecting, Aborting:
+	case Preparing, Running, Collecting, Aborting, Parting:
 		return r.replies.typ == t
 	}
 	return false
@@ -197,11 +197,8 @@ func (r *Root) expect(t Type, state State, deadline Time) {
 
 // advance goes on when everybody alive has replied.
 func (r *Root) advance(now Time) {
-	if r.ending {
-		return
-	}
 	switch r.state {
-	case Preparing, Running, Collecting, Aborting:
+	case Preparing, Running, Collecting, Aborting, Parting:
 	default:
 		return
 	}
@@ -216,13 +213,15 @@ func (r *Root) advance(now Time) {
 		r.collect(now)
 	case Collecting, Aborting:
 		r.reduced(now)
+	case Parting:
+		r.bye()
 	}
 }
 
 func (r *Root) prepare(now Time, seq int32) {
 	r.countFailed()
 	if seq >= r.cfg.Schedule.Len() {
-		r.finish()
+		r.finish(now)
 		return
 	}
 	r.slot = r.cfg.Schedule.At(seq)
@@ -267,7 +266,7 @@ func (r *Root) reduced(now Time) {
 		Msg:  Message{Type: Summary, Seq: r.slot.Seq, Covers: r.replies.got.Clone()},
 	})
 	if r.cause != nil {
-		r.finish()
+		r.finish(now)
 		return
 	}
 	r.prepare(now, r.slot.Seq+1)
@@ -275,13 +274,13 @@ func (r *Root) reduced(now Time) {
 
 // stop breaks the job off: a signal, --max-time, a deadline, a local fault.
 func (r *Root) stop(now Time, cause *rank.Error) {
-	if r.ending {
+	if r.decided() {
 		return
 	}
 	r.blame(r.describe.complete(cause, r.slot.Phase))
 	switch r.state {
 	case Idle:
-		r.finish()
+		r.finish(now)
 	case Preparing, Running:
 		r.expect(Summary, Aborting, now+int64(r.cfg.Limits.Abort))
 		r.down(Message{Type: Abort, Seq: r.slot.Seq, Cause: r.cause})
@@ -294,6 +293,8 @@ func (r *Root) stop(now Time, cause *rank.Error) {
 // and the same, so only the first is told.
 func (r *Root) blame(cause *rank.Error) {
 	switch {
+	case r.decided():
+		r.note("%s; that was after the end of the job was decided, and exit code %d stands", cause, r.told.Code)
 	case r.cause == nil:
 		r.cause = cause
 	case cause.Kind == rank.KindCancelled && r.cause.Kind == rank.KindCancelled:
@@ -305,12 +306,12 @@ func (r *Root) blame(cause *rank.Error) {
 }
 
 func (r *Root) checkDeadlines(now Time) {
-	if r.jobEnd > 0 && now >= r.jobEnd && r.state != Finished && !r.ending {
+	if r.jobEnd > 0 && now >= r.jobEnd && !r.decided() {
 		r.jobEnd = 0
 		r.stop(now, rank.Errorf(rank.KindTimeout, "the job did not end within --max-time %s", r.cfg.Limits.MaxTime))
 	}
 	r.giveUpOrphans(now)
-	if r.deadline == 0 || now < r.deadline || r.state == Finished || r.ending {
+	if r.deadline == 0 || now < r.deadline || r.state == Finished {
 		return
 	}
 	limits := r.cfg.Limits
@@ -325,6 +326,10 @@ func (r *Root) checkDeadlines(now Time) {
 		return e
 	}
 	switch r.state {
+	case Reporting:
+		r.part(now) // whatever the report waits for, the others need not
+	case Parting:
+		r.unheard()
 	case Preparing:
 		r.stop(now, late("not ready within %s", limits.Prepare))
 	case Running:
@@ -340,31 +345,6 @@ func (r *Root) checkDeadlines(now Time) {
 		r.note("no summary of the broken off phase from %s", r.describe.names(missing))
 		r.reduced(now)
 	}
-}
-
-// finish ends the job, as soon as no orphan is on its way that would miss the
-// Bye. OutFinish comes first, so that a shell that leaves on Bye has heard it.
-func (r *Root) finish() {
-	r.ending = true
-	if r.orphans.Len()+r.doubted.Len() > 0 {
-		r.down(Message{Type: Wait, Seq: r.slot.Seq})
-		return
-	}
-	partial := r.cause != nil
-	cause := r.cause
-	if cause == nil {
-		cause = r.fault
-	}
-	if cause == nil {
-		cause = r.failures()
-	}
-	code := 0
-	if cause != nil {
-		code = rank.ExitCode(cause)
-	}
-	r.state, r.deadline, r.jobEnd, r.orphansBy = Finished, 0, 0, 0
-	r.out = append(r.out, Output{Kind: OutFinish, Code: code, Cause: cause, Partial: partial})
-	r.down(Message{Type: Bye, Seq: r.slot.Seq, Code: code, Cause: cause})
 }
 
 // failures is the cause of a job that went through with failed connections.
@@ -393,9 +373,6 @@ func (r *Root) note(format string, args ...any) {
 
 func (r *Root) setWake() {
 	at := r.deadline
-	if r.ending {
-		at = 0
-	}
 	if r.orphansBy > 0 && (at == 0 || r.orphansBy < at) {
 		at = r.orphansBy
 	}

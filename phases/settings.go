@@ -54,6 +54,8 @@ func (s Spec) Limits() Limits {
 		Abort:   2 * time.Second,
 		Orphans: 3 * time.Second,
 		Search:  8 * time.Second,
+		Report:  3 * time.Second,
+		Part:    s.LivenessTimeout + 8*time.Second, // a silent process is found (1 s), those below it search (2 s) and arrive (3 s); 2 s to spare
 		Margin:  2 * time.Second,
 		Lead:    10 * time.Millisecond,
 		MaxTime: s.MaxTime,

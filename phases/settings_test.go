@@ -25,7 +25,7 @@ func TestDefaultsAreValid(t *testing.T) {
 		t.Error(err)
 	}
 	l := valid().Limits()
-	if want := (Limits{Phase: time.Minute, Prepare: 10 * time.Second, Abort: 2 * time.Second, Orphans: 3 * time.Second, Search: 8 * time.Second, Margin: 2 * time.Second, Lead: 10 * time.Millisecond}); l != want {
+	if want := (Limits{Phase: time.Minute, Prepare: 10 * time.Second, Abort: 2 * time.Second, Orphans: 3 * time.Second, Search: 8 * time.Second, Report: 3 * time.Second, Part: 18 * time.Second, Margin: 2 * time.Second, Lead: 10 * time.Millisecond}); l != want {
 		t.Errorf("limits %+v, want %+v", l, want)
 	}
 }

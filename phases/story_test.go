@@ -19,7 +19,7 @@ const storyStart = Time(1_000_000 * time.Second)
 
 var storyLimits = Limits{
 	Phase: 10 * time.Second, Prepare: 4 * time.Second, Abort: 2 * time.Second, Orphans: 3 * time.Second, Search: 8 * time.Second,
-	Margin: 2 * time.Second, Lead: 10 * time.Millisecond,
+	Report: time.Second, Part: 12 * time.Second, Margin: 2 * time.Second, Lead: 10 * time.Millisecond,
 }
 
 // storyHost puts two processes on a host, two ranks in each.
@@ -159,6 +159,19 @@ func (a args) cause(t testing.TB) *rank.Error {
 	return e
 }
 
+// decision is told=CODE.
+func (a args) decision(t testing.TB) *Decision {
+	t.Helper()
+	if _, ok := a["told"]; !ok {
+		return nil
+	}
+	d := &Decision{Code: int(a.int(t, "told"))}
+	if d.Code != 0 {
+		d.Cause = rank.Errorf(rank.KindFailed, "as decided before")
+	}
+	return d
+}
+
 func since(t Time) string { return time.Duration(t - storyStart).String() }
 
 func formatMessage(m Message) string {
@@ -188,7 +201,7 @@ func formatMessage(m Message) string {
 	if m.Type == Progress {
 		fmt.Fprintf(&b, " %d of %d", m.Done, m.Total)
 	}
-	if m.Type == Bye {
+	if m.Type == Bye || m.Type == Verdict || m.Of == Verdict {
 		fmt.Fprintf(&b, " code %d", m.Code)
 	}
 	if len(m.Body) > 0 {
@@ -250,7 +263,7 @@ func TestRootStories(t *testing.T) {
 				root = NewRoot(RootConfig{
 					Self: rank.Proc(a.int(t, "self")), Procs: int(a.int(t, "procs")), Schedule: a.schedule(t), Limits: storyLimits,
 					Merge: storyMerge, Describe: storyHost,
-					Takeover: &Takeover{Seq: int32(a.int(t, "seq")), Below: parseProcs(t, a["below"]), Lost: parseProcs(t, a["lost"]), Cause: a.cause(t)},
+					Takeover: &Takeover{Seq: int32(a.int(t, "seq")), Below: parseProcs(t, a["below"]), Lost: parseProcs(t, a["lost"]), Cause: a.cause(t), Told: a.decision(t)},
 				})
 				return ""
 			case "attached":
@@ -261,7 +274,9 @@ func TestRootStories(t *testing.T) {
 				if !root.Admits(rank.Proc(p)) {
 					return "refused"
 				}
-				in = Input{Kind: InAttached, Proc: rank.Proc(p), Msg: Message{Covers: parseProcs(t, word(1))}, Cause: a.cause(t)}
+				in = Input{Kind: InAttached, Proc: rank.Proc(p), Msg: Message{Covers: parseProcs(t, word(1))}, Cause: a.cause(t), Told: a.decision(t)}
+			case "reported":
+				in = Input{Kind: InReported, Told: a.decision(t)}
 			case "new":
 				l := storyLimits
 				l.MaxTime = a.duration(t, "max-time", 0)

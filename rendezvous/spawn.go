@@ -119,8 +119,8 @@ type spawnExit struct {
 // a second one kills what still runs. An end of ctx counts as SIGTERM, or as the signal of its cause if that is a
 // *rank.Error.
 //
-// code is the job's exit code: that of process 0, unless a child was ended by a
-// signal (1, or the code that the survivors agree on). err is not nil only if
+// code is the job's exit code: that of process 0, unless that was ended by a
+// signal (then it is the code that the survivors agree on). err is not nil only if
 // the job could not be started, if no child was left to say how it ended, or if
 // it was interrupted, which the children leave to the parent to say.
 func Spawn(ctx context.Context, cfg SpawnConfig) (code int, err error) {
@@ -469,7 +469,7 @@ func (s *spawn) killRest() {
 
 // verdict is the job's code from how the children ended.
 func (s *spawn) verdict() (int, error) {
-	code, survivors, killed := 0, 0, 0
+	code, survivors := 0, 0
 	var ends []string
 	for _, c := range s.children {
 		ws, _ := c.state.Sys().(syscall.WaitStatus)
@@ -477,10 +477,10 @@ func (s *spawn) verdict() (int, error) {
 		case c.ours:
 			ends = append(ends, fmt.Sprintf("process %d (pid %d) stood still and was killed", c.proc, c.state.Pid()))
 		case ws.Signaled() && !s.sent[ws.Signal()]:
-			killed++
 			ends = append(ends, fmt.Sprintf("process %d (pid %d) was ended by signal %d (%v)", c.proc, c.state.Pid(), ws.Signal(), ws.Signal()))
 		default:
-			// Process 0 hosts rank 0: its word counts; after a loss the survivors have one code.
+			// Process 0 hosts rank 0: its word counts; after a loss the survivors have one code, which is 0 if the end of
+			// the job was decided before.
 			if survivors == 0 || code == 0 {
 				code = c.state.ExitCode()
 				if ws.Signaled() { // a signal that was passed on, before the child could answer it
@@ -497,9 +497,6 @@ func (s *spawn) verdict() (int, error) {
 	}
 	if survivors == 0 {
 		return 1, rank.Errorf(rank.KindLost, "no process of the job survived: %s", strings.Join(ends, "; "))
-	}
-	if killed > 0 && code == 0 {
-		code = 1
 	}
 	for sig, name := range map[syscall.Signal]string{syscall.SIGINT: "SIGINT", syscall.SIGTERM: "SIGTERM"} {
 		if code == 128+int(sig) {

@@ -26,6 +26,10 @@ func (p *process) drive(ctx context.Context) {
 		if p.release != nil {
 			release = p.release.C
 		}
+		var reported <-chan error
+		if p.root != nil {
+			reported = p.root.reported
+		}
 		var do func()
 		select {
 		case ev := <-p.group.Events():
@@ -44,6 +48,8 @@ func (p *process) drive(ctx context.Context) {
 				p.release = nil
 				p.start()
 			}
+		case err := <-reported:
+			do = func() { p.root.out(err) }
 		case <-progress.C:
 			do = func() {
 				p.progress()
@@ -196,7 +202,10 @@ func (p *process) do(out phases.MemberOutput) {
 		}
 		if p.root != nil && !p.root.finished {
 			// A second signal, or this process's own deadline: the root machine was not asked.
-			p.root.finished, p.root.code, p.root.cause, p.root.partial = true, out.Code, out.Cause, true
+			p.root.finished = true
+			if !p.root.begun {
+				p.root.code, p.root.cause, p.root.partial = out.Code, out.Cause, true
+			}
 		}
 	}
 }

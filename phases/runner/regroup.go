@@ -25,7 +25,8 @@ type asker struct {
 	proc  rank.Proc
 	below phases.ProcSet // itself and the living below it
 	cause *rank.Error    // how its parent was lost
-	until int64          // own clock: answered by then
+	told  *phases.Decision
+	until int64 // own clock: answered by then
 }
 
 // kept is the own summary of one slot.
@@ -37,7 +38,15 @@ type kept struct {
 // search looks for the root after the parent was lost.
 func (p *process) search(cause *rank.Error) {
 	p.searching, p.searchFor = true, cause
-	word, err := phases.EncodeMessage(phases.Message{Type: phases.Lost, Seq: -1, Covers: p.member.Living(), Cause: cause})
+	m := phases.Message{Type: phases.Lost, Seq: -1, Covers: p.member.Living(), Cause: cause}
+	var err error
+	if told := p.member.Told(); told != nil {
+		m.Body, err = phases.EncodeMessage(phases.Message{Type: phases.Verdict, Seq: -1, Code: told.Code, Cause: told.Cause})
+	}
+	var word []byte
+	if err == nil {
+		word, err = phases.EncodeMessage(m)
+	}
 	if err != nil {
 		p.step(phases.MemberInput{Kind: phases.MGivenUp, Cause: rank.AsError(err, rank.KindInternal)})
 		return
@@ -67,9 +76,15 @@ func (p *process) takeOver(gone phases.ProcSet) {
 	p.root = &rootShell{p: p, doc: collect.NewDocument(p.meta()), display: newDisplay(p), successor: true}
 	p.root.m = phases.NewRoot(phases.RootConfig{
 		Self: p.self, Procs: len(p.table.Procs), Schedule: p.sched, Limits: p.spec.Limits(), Began: p.startNS, Merge: p.merge, Describe: p.describe,
-		Takeover: &phases.Takeover{Seq: p.member.Seq(), Below: p.member.Living(), Lost: gone, Cause: p.searchFor},
+		Takeover: &phases.Takeover{Seq: p.member.Seq(), Below: p.member.Living(), Lost: gone, Cause: p.searchFor, Told: p.member.Told()},
 	})
-	p.note("process %d (%s) takes over from the lost root", p.self, p.table.Entry(p.self).Host)
+	if told := p.member.Told(); told != nil {
+		if p.cfg.Verbose > 0 {
+			p.say("%v; that was after the end of the job was decided, and exit code %d stands", p.searchFor, told.Code)
+		}
+	} else {
+		p.note("process %d (%s) takes over from the lost root", p.self, p.table.Entry(p.self).Host)
+	}
 	p.step(phases.MemberInput{Kind: phases.MTakeRoot})
 	p.queue = append(p.queue, func() { p.root.step(phases.Input{Kind: phases.InStart}) })
 }
@@ -80,12 +95,20 @@ func (p *process) asked(ev rendezvous.Event) {
 	if err == nil && (m.Type != phases.Lost || !m.Covers.Has(ev.Proc) || m.Covers.Has(p.self)) {
 		err = fmt.Errorf("a %s for %d processes", m.Type, m.Covers.Len())
 	}
+	var told *phases.Decision
+	if err == nil && len(m.Body) > 0 {
+		var v phases.Message
+		if v, err = phases.DecodeMessage(m.Body); err == nil && v.Type != phases.Verdict {
+			err = fmt.Errorf("a %s as the verdict", v.Type)
+		}
+		told = &phases.Decision{Code: v.Code, Cause: v.Cause}
+	}
 	if err != nil {
 		p.group.TurnAway(ev.Proc, rank.Errorf(rank.KindRejected, "asked for a parent in a way that cannot be read: %w", err))
 		return
 	}
 	p.askers = append(slices.DeleteFunc(p.askers, func(a asker) bool { return a.proc == ev.Proc }),
-		asker{ev.Proc, m.Covers, m.Cause, p.clock.Now() + int64(askerPatience)})
+		asker{ev.Proc, m.Covers, m.Cause, told, p.clock.Now() + int64(askerPatience)})
 	p.answerAskers()
 }
 
@@ -101,7 +124,7 @@ func (p *process) answerAskers() {
 			msg := phases.Message{Covers: a.below}
 			p.step(phases.MemberInput{Kind: phases.MChildJoined, Proc: a.proc, Msg: msg})
 			p.queue = append(p.queue, func() {
-				p.root.step(phases.Input{Kind: phases.InAttached, Proc: a.proc, Msg: msg, Cause: a.cause})
+				p.root.step(phases.Input{Kind: phases.InAttached, Proc: a.proc, Msg: msg, Cause: a.cause, Told: a.told})
 			})
 		case p.root != nil:
 			e := rank.Errorf(rank.KindLost, "this process was given up: the job went on without it")
@@ -137,6 +160,10 @@ func (p *process) echo() (stood time.Duration, yes bool) {
 
 // outOfJob ends this process, which stood still, without a report.
 func (p *process) outOfJob(stood time.Duration) {
+	if told := p.member.Told(); told != nil { // nothing is left to go on without it
+		p.exit = &exitState{code: told.Code, cause: told.Cause}
+		return
+	}
 	host, ranks := p.describe(p.self)
 	e := &rank.Error{Kind: rank.KindLost, Proc: p.self, Ranks: ranks, Host: host, Phase: string(p.slot.Phase), Peer: rank.None}
 	e.Text = fmt.Sprintf("this process stood still for %v, the others have gone on without it (--liveness-timeout %v)",

@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"rankstorm/collect"
+	"rankstorm/phases"
 	"rankstorm/rank"
 )
 
@@ -65,9 +67,11 @@ func topologyParams(p rank.Params) []rank.KV {
 	return kv
 }
 
-// report finishes the document, writes it, prints the table and gives the job's verdict.
-func (p *process) report() error {
-	r := p.root
+// report closes the document and begins to write it. Disk or terminal may be slow, and the others wait only so long for
+// it: the driver goes on, and the outcome comes to reported.
+func (r *rootShell) report() {
+	p := r.p
+	r.begun, r.reported = true, make(chan error, 1)
 	r.display.clear()
 	st := p.group.Stats()
 	r.doc.Gossip = &collect.Gossip{
@@ -81,47 +85,86 @@ func (p *process) report() error {
 	}
 	r.doc.Finish(collect.NewExit(r.code, r.cause, r.partial))
 	var b bytes.Buffer
-	if err := r.doc.Encode(&b); err != nil {
-		return err
+	err := r.doc.Encode(&b)
+	var doc *collect.Document
+	if err == nil {
+		// The table is printed from the bytes that are written, so that it can say nothing the document does not.
+		doc, err = collect.Decode(bytes.NewReader(b.Bytes()))
 	}
-	// The table is printed from the bytes that are written, so that it can say nothing the document does not.
-	doc, err := collect.Decode(bytes.NewReader(b.Bytes()))
 	if err != nil {
-		return err
+		r.reported <- err
+		return
 	}
-	var failed error
-	if p.cfg.Witness != nil && p.cfg.Out == "" {
-		return p.verdict(doc, nil)
+	// What the figures show (a leak) decides an otherwise clean end, at every process.
+	if r.code = doc.Exit.Code; r.code != 0 && r.cause == nil {
+		r.cause = rank.Errorf(rank.KindFailed, "%s", doc.Exit.Text)
 	}
-	if p.cfg.Out == "-" {
-		if _, err := p.cfg.Stdout.Write(b.Bytes()); err != nil {
-			failed = p.saveElsewhere(b.Bytes(), err)
-		}
-	} else {
-		path, err := p.save(b.Bytes())
-		if err != nil {
-			failed = err
-		}
-		if err := p.printTable(doc); err != nil && !errors.Is(err, syscall.EPIPE) { // whoever reads has seen enough
-			p.say("the table could not be printed: %v", err)
-		}
-		if path != "" && !p.cfg.Quiet {
-			p.say("result document on %s: %s", p.table.HostOf(p.first()), path)
-		}
-	}
-	return p.verdict(doc, failed)
+	go func() { r.reported <- p.publish(doc, b.Bytes(), r.successor) }()
 }
 
-// verdict is how the job ended; failed is what went wrong afterwards.
-func (p *process) verdict(doc *collect.Document, failed error) error {
-	if doc.Exit.Code == 0 {
+// out takes the outcome of the report.
+func (r *rootShell) out(err error) {
+	r.reported, r.failed = nil, err
+	if err != nil && r.code == 0 {
+		e := rank.AsError(err, rank.KindFailed)
+		r.code, r.cause = rank.ExitCode(e), e
+	}
+	r.step(phases.Input{Kind: phases.InReported, Told: &phases.Decision{Code: r.code, Cause: r.cause}})
+}
+
+// end is what Run returns at a root.
+func (r *rootShell) end() error {
+	if !r.begun && !r.m.Inherited() {
+		r.report() // a second signal, or the own deadline: the root machine was not asked
+	}
+	if r.reported != nil {
+		r.out(<-r.reported)
+	}
+	switch {
+	case r.m.Inherited():
+		return r.p.leave()
+	case r.code == 0:
+		return nil
+	case r.cause == nil:
+		return withCode(rank.Errorf(rank.KindFailed, "the job ended with exit code %d", r.code), r.code)
+	}
+	return withCode(r.cause, r.code)
+}
+
+// publish writes document and table. It runs beside the driver, and uses nothing of the process that changes.
+func (p *process) publish(doc *collect.Document, b []byte, successor bool) (failed error) {
+	if gap, _ := p.group.Stood(); gap > p.spec.LivenessTimeout {
+		return nil // the driver sees it as well: the others have gone on without this process
+	}
+	if p.cfg.Witness != nil && p.cfg.Out == "" {
+		return nil
+	}
+	if p.cfg.Out == "-" {
+		if _, err := p.cfg.Stdout.Write(b); err != nil {
+			failed = p.saveElsewhere(b, successor, err)
+		}
 		return failed
 	}
-	e := p.root.cause
-	if e == nil {
-		e = rank.Errorf(rank.KindFailed, "%s", doc.Exit.Text)
+	path, failed := p.save(b, successor)
+	if err := p.printTable(doc); err != nil && !errors.Is(err, syscall.EPIPE) { // whoever reads has seen enough
+		p.tell("the table could not be printed: %v", err)
 	}
-	return withCode(e, doc.Exit.Code)
+	if path != "" && !p.cfg.Quiet {
+		p.tell("result document on %s: %s", p.table.HostOf(p.first()), path)
+	}
+	return failed
+}
+
+// oneAtATime lets several goroutines write lines.
+type oneAtATime struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (o *oneAtATime) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w.Write(b)
 }
 
 // printTable prints the table of doc to standard output.
@@ -133,17 +176,17 @@ func (p *process) printTable(doc *collect.Document) error {
 }
 
 // save writes the document where it was asked, or else where it can be written, and says where it went.
-func (p *process) save(b []byte) (path string, err error) {
+func (p *process) save(b []byte, successor bool) (path string, err error) {
 	path = p.cfg.Out
 	if path == "" {
 		path = "rankstorm-" + p.table.RunID + ".json"
 	}
 	write := writeWhole
-	if p.root.successor {
+	if successor {
 		path, write = p.partialPath(path), writeNew
 	}
 	if err := write(path, b); err != nil {
-		return "", p.saveElsewhere(b, err)
+		return "", p.saveElsewhere(b, successor, err)
 	}
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -185,16 +228,16 @@ func writeNew(path string, b []byte) error {
 }
 
 // saveElsewhere puts the document into the temporary directory because it could not be written where it was asked.
-func (p *process) saveElsewhere(b []byte, cause error) error {
+func (p *process) saveElsewhere(b []byte, successor bool, cause error) error {
 	name := "rankstorm-" + p.table.RunID + ".json"
-	if p.root.successor {
+	if successor {
 		name = fmt.Sprintf("rankstorm-%s-process%d.partial.json", p.table.RunID, p.self)
 	}
 	path := filepath.Join(os.TempDir(), name)
 	if err := writeWhole(path, b); err != nil {
 		return rank.Errorf(rank.KindFailed, "the result document is lost: %w; nor in the temporary directory: %v", cause, err)
 	}
-	p.say("%v: the result document is in %s instead", cause, path)
+	p.tell("%v: the result document is in %s instead", cause, path)
 	return nil
 }
 

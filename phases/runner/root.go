@@ -20,6 +20,9 @@ type rootShell struct {
 	cause    *rank.Error
 	partial  bool
 	display  *display
+	begun    bool       // the report is written, or was
+	reported chan error // gets its outcome; nil: there is none to come
+	failed   error      // the outcome
 	// successor says that this process took the job over from a lost root.
 	successor bool
 }
@@ -32,7 +35,7 @@ func (r *rootShell) step(in phases.Input) {
 			m := out.Msg
 			switch m.Type {
 			case phases.Bye:
-				r.verdict(&m)
+				r.finished = true
 			case phases.Go:
 				r.display.begin(r.p.sched.At(m.Seq), m.T)
 			}
@@ -44,11 +47,8 @@ func (r *rootShell) step(in phases.Input) {
 		case phases.OutWake:
 			r.p.rootWake = out.At
 		case phases.OutFinish:
-			r.finished = true
-			if r.code == 0 {
-				r.code, r.cause = out.Code, out.Cause
-			}
-			r.partial = out.Partial
+			r.code, r.cause, r.partial = out.Code, out.Cause, out.Partial
+			r.report()
 		}
 	}
 }
@@ -111,16 +111,4 @@ func (r *rootShell) tellBarrier() {
 	host, ranks := r.p.describe(*b.LastInProc)
 	r.p.say("barrier before %s (round %d, stage %d): last in rank %s (%s); last in → last out %v, release skew %v",
 		b.Phase, b.Round, b.Stage, rank.FormatRanks(ranks), host, time.Duration(*b.BarrierNS), time.Duration(*b.ReleaseSkewNS))
-}
-
-// verdict lets what the document shows decide an otherwise clean end, before everybody is told the exit code: a leak
-// fails the job at every process, not only at the root.
-func (r *rootShell) verdict(bye *phases.Message) {
-	if bye.Code != 0 {
-		return
-	}
-	if code, text := r.doc.Verdict(); code != 0 {
-		r.code, r.cause = code, rank.Errorf(rank.KindFailed, "%s", text)
-		bye.Code, bye.Cause = code, r.cause
-	}
 }

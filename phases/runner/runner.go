@@ -56,6 +56,7 @@ func Run(ctx context.Context, cfg Config) error {
 // run is Run after the group has formed.
 func (p *process) run(ctx context.Context, group Group) error {
 	p.group, p.table, p.self = group, group.Table(), group.Self()
+	p.cfg.Stderr = &oneAtATime{w: p.stderr()} // the report is written by a goroutine of its own
 	// The table and the spec are the same everywhere, and so is what is wrong with them: the root tells. This
 	// stands before anything that needs the others, who may be gone because of it.
 	err := p.arrange()
@@ -120,7 +121,7 @@ func (p *process) run(ctx context.Context, group Group) error {
 	p.shut()
 	_ = group.Close() // says goodbye; the job is over for the others too
 	if p.root != nil {
-		return p.report()
+		return p.root.end()
 	}
 	return p.leave()
 }
@@ -258,6 +259,11 @@ func (p *process) say(format string, args ...any) {
 	if p.root != nil {
 		p.root.display.clear()
 	}
+	p.tell(format, args...)
+}
+
+// tell writes one line to the user, whatever the driver shows.
+func (p *process) tell(format string, args ...any) {
 	fmt.Fprintf(p.stderr(), "rankstorm: "+format+"\n", args...)
 }
 

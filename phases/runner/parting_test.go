@@ -1,0 +1,85 @@
+package runner
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rankstorm/phases"
+	"rankstorm/rendezvous/memnet"
+	"rankstorm/transport/sim"
+)
+
+// A process is killed in the milliseconds around the end of the job. Whoever lives leaves with the same exit code: 0 with
+// the root's document if the end was decided, 1 if not. The clock is fake and the network seeded, so a seed is one moment.
+func TestKilledAroundTheEnd(t *testing.T) {
+	first, jobs := uint64(1), uint64(100)
+	if testing.Short() {
+		jobs = 30
+	}
+	if *faultSeed != 0 {
+		first, jobs = *faultSeed, 1
+	}
+	mc := memnet.Config{Latency: 2 * time.Millisecond}
+	job := func(t *testing.T, seed uint64) *bubble {
+		mc := mc
+		mc.Seed = seed
+		return startOver(t, 3, spec(9, func(s *phases.Spec) { s.TreeArity, s.Topology.Name = 2, "ring" }), sim.FabricConfig{}, mc)
+	}
+	codes := map[int]int{}
+	for seed := first; seed < first+jobs; seed++ {
+		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			var end time.Duration // of the undisturbed job
+			synctest.Test(t, func(t *testing.T) {
+				b := job(t, seed)
+				b.clean()
+				for _, p := range b.procs {
+					end = max(end, p.ended)
+				}
+			})
+			rng := rand.New(rand.NewPCG(seed, 9))
+			victim := []int{0, 1, 2, rng.IntN(9)}[seed%4]
+			synctest.Test(t, func(t *testing.T) {
+				b := job(t, seed)
+				time.Sleep(end - 35*time.Millisecond + time.Duration(rng.Int64N(int64(36*time.Millisecond))))
+				b.kill(victim)
+				b.wait()
+				survivor := b.procs[1-min(victim, 1)]
+				if victim > 0 {
+					survivor = b.procs[0]
+				}
+				code := ExitCode(survivor.err)
+				codes[code]++
+				for _, p := range b.procs {
+					if p.i == victim {
+						continue
+					}
+					if got := ExitCode(p.err); got != code {
+						t.Errorf("victim %d: process %d: exit %d, process %d: %d\n%v\n%v", victim, p.i, got, survivor.i, code, p.err, survivor.err)
+					}
+					if most := end + 20*time.Second; p.ended > most {
+						t.Errorf("victim %d: process %d ended after %v, the undisturbed job after %v", victim, p.i, p.ended, end)
+					}
+				}
+				name := "0.json"
+				if victim == 0 && code == 1 {
+					name = "1.partial.json"
+				}
+				if _, err := os.Stat(filepath.Join(b.dir, name)); err != nil {
+					t.Errorf("victim %d, exit %d: %v", victim, code, err)
+				}
+			})
+		})
+		if !ok {
+			t.Fatalf("replay with -run TestKilledAroundTheEnd -seed %d", seed)
+		}
+	}
+	if jobs > 1 && (codes[0] < int(jobs)/10 || codes[1] < int(jobs)/10) {
+		t.Errorf("exit codes %v: the moments lie on one side only", codes)
+	}
+	t.Logf("exit codes: %v", codes)
+}
