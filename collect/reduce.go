@@ -15,7 +15,8 @@ const (
 )
 
 // FromCreate is the row from the moment that a connection's creation began to
-// its full connect.
+// its full connect, without the waits between phases: they are taken off the
+// beginning.
 const FromCreate = "create to connect"
 
 // MimicName is the row of what was slept in place of a step, apart from a

@@ -152,8 +152,8 @@ func (s Spec) passFaults() []string {
 	}
 	var faults []string
 	for i, p := range s.Passes {
-		if p.Connections < 1 || p.Connections > s.Connections || p.Delay < 0 || p.Delay > time.Minute || p.Delay > 0 && !p.NoQPs {
-			faults = append(faults, fmt.Sprintf("pass %d (%s): must have 1 to %d connections, a delay of at most 1m, and that only without queue pairs", i, p, s.Connections))
+		if p.Connections < 0 || p.Connections > s.Connections || p.Delay < 0 || p.Delay > time.Minute || p.Delay > 0 && !p.NoQPs {
+			faults = append(faults, fmt.Sprintf("pass %d (%s): must have at most %d connections, a delay of at most 1m, and that only without queue pairs", i, p, s.Connections))
 		}
 	}
 	return faults

@@ -54,7 +54,7 @@ func TestValidateNamesFlagValueAndForms(t *testing.T) {
 		{func(s *Spec) { s.LivenessTimeout = 0 }, "--liveness-timeout 0s: must be longer than 0"},
 		{func(s *Spec) { s.Passes = []Pass{{Connections: 1}, {Connections: 1}} }, "2 passes for 1 rounds"},
 		{func(s *Spec) { s.Mimic, s.Passes = 1000, []Pass{{Connections: 1}} }, "1 passes for 1 rounds with --mimic 1:"},
-		{func(s *Spec) { s.Passes = []Pass{{Connections: 2}} }, "pass 0 (2 connections, queue pairs true, delay 0s): must have 1 to 1"},
+		{func(s *Spec) { s.Passes = []Pass{{Connections: 2}} }, "pass 0 (2 connections, queue pairs true, delay 0s): must have at most 1 connections"},
 		{func(s *Spec) { s.Passes = []Pass{{Connections: 1, Delay: 1}} }, "only without queue pairs"},
 		{func(s *Spec) { s.MaxTime = -time.Second }, "--max-time -1s: must not be negative"},
 		{func(s *Spec) { s.Holds = []Hold{{"x", time.Second}} }, `--hold x=1s: unknown phase "x", use one of gather`},
@@ -171,7 +171,7 @@ func TestSettingsAreSortedAndUnique(t *testing.T) {
 // Passes that differ in anything show it.
 func TestEveryFieldOfAPassIsInSettings(t *testing.T) {
 	seen := map[string]Pass{}
-	for _, p := range []Pass{{Connections: 1}, {Connections: 2}, {Connections: 1, NoQPs: true}, {Connections: 1, NoQPs: true, Delay: 1}, {Connections: 1, Delay: 1}} {
+	for _, p := range []Pass{{}, {Connections: 1}, {Connections: 2}, {Connections: 1, NoQPs: true}, {Connections: 1, NoQPs: true, Delay: 1}, {Connections: 1, Delay: 1}} {
 		if other, ok := seen[p.String()]; ok {
 			t.Errorf("%+v and %+v print as %q", other, p, p)
 		}
@@ -182,11 +182,11 @@ func TestEveryFieldOfAPassIsInSettings(t *testing.T) {
 func TestPassesOfRounds(t *testing.T) {
 	s := valid()
 	s.Connections, s.Rounds = 9, 3
-	s.Passes = []Pass{{Connections: 1}, {Connections: 9, NoQPs: true, Delay: time.Millisecond}, {Connections: 9, NoQPs: true}}
+	s.Passes = []Pass{{Connections: 1}, {NoQPs: true, Delay: time.Millisecond}, {Connections: 4, NoQPs: true}}
 	if err := s.Validate(); err != nil {
 		t.Error(err)
 	}
-	for i, want := range s.Passes {
+	for i, want := range []Pass{{Connections: 1}, {Connections: 9, NoQPs: true, Delay: time.Millisecond}, {Connections: 4, NoQPs: true}} {
 		if got := s.Pass(int32(i)); got != want {
 			t.Errorf("pass %d is %s, want %s", i, got, want)
 		}

@@ -2,6 +2,7 @@ package phases
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"rankstorm/rank"
@@ -39,7 +40,7 @@ type Hold struct {
 
 // Pass is what one round sets up, where rounds differ.
 type Pass struct {
-	Connections int           // per edge, 1 to the Spec's
+	Connections int           // per edge, at most the Spec's; 0: those
 	NoQPs       bool          // queue pair steps are sleeps, see Delay
 	Delay       time.Duration // of each of these sleeps, ≥ 0; only with NoQPs
 }
@@ -62,7 +63,8 @@ type Spec struct {
 	Delays       []Delay
 	Passes       []Pass // one per round; none: all rounds are alike
 	NoProbe      bool   // no first round trip: no data is sent after the set-up
-	// FromCreate adds a row to the connect phase: from the moment that a connection's creation began to its full connect.
+	// FromCreate adds a row to the connect phase: from the moment that a connection's creation began to its full
+	// connect, without the waits between the phases.
 	FromCreate bool
 
 	JoinTimeout     time.Duration
@@ -77,7 +79,11 @@ type Spec struct {
 // Pass is what a round sets up.
 func (s Spec) Pass(round int32) Pass {
 	if round >= 0 && int(round) < len(s.Passes) {
-		return s.Passes[round]
+		p := s.Passes[round]
+		if p.Connections == 0 {
+			p.Connections = s.Connections
+		}
+		return p
 	}
 	return Pass{Connections: s.Connections, NoQPs: s.Mimic > 0, Delay: s.Mimic}
 }
@@ -94,5 +100,9 @@ func (s Spec) Plays() bool {
 
 // String is the pass in settings: different passes, different texts.
 func (p Pass) String() string {
-	return fmt.Sprintf("%d connections, queue pairs %t, delay %s", p.Connections, !p.NoQPs, p.Delay)
+	conns := "all"
+	if p.Connections != 0 {
+		conns = strconv.Itoa(p.Connections)
+	}
+	return fmt.Sprintf("%s connections, queue pairs %t, delay %s", conns, !p.NoQPs, p.Delay)
 }

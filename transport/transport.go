@@ -48,6 +48,13 @@ type Config struct {
 	Busy time.Duration
 }
 
+// Keys of Config.Options at providers that ask the network for addresses and
+// routes.
+const (
+	OptionResolveTimeout = "resolve-timeout" // how long one question may take, as time.Duration prints it
+	OptionResolveRetries = "resolve-retries" // how often it is asked again, ≥ 0
+)
+
 // Provider is one way to connect: tcp, sim, later shm and rdma. Safe for
 // concurrent use.
 type Provider interface {

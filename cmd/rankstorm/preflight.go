@@ -165,10 +165,10 @@ func preflightSealed(j *prepared, t rank.Topology, view rank.View) ([]string, er
 func checkPlan(j *prepared, t rank.Topology, size, perHost int) ([]string, error) {
 	s := j.spec
 	if _, err := rank.CheckConnections(t, s.Connections); err != nil {
-		return nil, inCommand("run", err)
+		return nil, inCommand(j.command, err)
 	}
 	if _, err := phases.NewSchedule(s, t.Stages(), runner.Wired(s)); err != nil {
-		return nil, inCommand("run", err)
+		return nil, inCommand(j.command, err)
 	}
 	if err := inTime(s, t); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func checkPlan(j *prepared, t rank.Topology, size, perHost int) ([]string, error
 		controller: j.spawn > 0, // elsewhere only one process of all is it, and which one shows later
 	}, fdCost(j.provider, s.Threads))
 	if err != nil {
-		return nil, inCommand("run", err)
+		return nil, inCommand(j.command, err)
 	}
 	warnings, err := check(n, j.limits)
 	switch {

@@ -91,6 +91,7 @@ func (a *app) runJob(ctx context.Context, flags *pflag.FlagSet, r *runFlags) err
 
 // prepared is a job whose settings have been checked.
 type prepared struct {
+	command  string // for messages
 	spec     phases.Spec
 	launch   rendezvous.Launch
 	bind     []string
@@ -103,7 +104,7 @@ type prepared struct {
 
 // prepare parses and validates without opening a socket.
 func (a *app) prepare(flags *pflag.FlagSet, r *runFlags, in *rendezvous.Inheritance) (*prepared, error) {
-	job := &prepared{}
+	job := &prepared{command: "run"}
 	var err error
 	switch {
 	case r.quiet && r.verbose > 0:
@@ -129,7 +130,7 @@ func (a *app) prepare(flags *pflag.FlagSet, r *runFlags, in *rendezvous.Inherita
 	if job.spec, err = r.spec(job.launch.Procs, flags.Changed); err != nil {
 		return nil, err
 	}
-	if job.secret, err = a.secret(r, in); err != nil {
+	if job.secret, err = a.secret("run", r.secretFile, in); err != nil {
 		return nil, err
 	}
 	// A spawned job makes its own if it is given none.
@@ -258,7 +259,16 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 	if in != nil {
 		cfg.Rendezvous.Listener, cfg.Rendezvous.Packet = in.Listener, in.Packet
 	}
-	if !r.quiet {
+	a.terminal(&cfg)
+	if in != nil {
+		return leftToParent(runner.Run(ctx, cfg))
+	}
+	return runner.Run(ctx, cfg)
+}
+
+// terminal says how the job may be shown here.
+func (a *app) terminal(cfg *runner.Config) {
+	if !cfg.Quiet {
 		cfg.Rendezvous.Notice = func(text string) { fmt.Fprintf(a.stderr, "rankstorm: %s\n", oneLine(text)) }
 	}
 	if f, ok := a.stdout.(*os.File); ok && a.env.get("NO_COLOR") == "" {
@@ -270,10 +280,6 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 			cfg.Columns = columns
 		}
 	}
-	if in != nil {
-		return leftToParent(runner.Run(ctx, cfg))
-	}
-	return runner.Run(ctx, cfg)
 }
 
 // ownRecord is what this process says about itself.

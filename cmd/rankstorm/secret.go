@@ -19,20 +19,20 @@ const (
 // secret of the job, nil if there is none: what the parent of a spawned job
 // handed on, else the file, else the text in the variable. A line break at the
 // end does not count, so that a file and a variable can say the same.
-func (a *app) secret(r *runFlags, in *rendezvous.Inheritance) ([]byte, error) {
+func (a *app) secret(command, file string, in *rendezvous.Inheritance) ([]byte, error) {
 	switch text := a.env.get(secretVariable); {
 	case in != nil:
 		return in.Secret, nil
-	case r.secretFile != "":
-		secret, err := readSecret(r.secretFile)
+	case file != "":
+		secret, err := readSecret(file)
 		if err != nil {
-			return nil, usagef("run: --secret-file %s: %w", r.secretFile, err)
+			return nil, usagef("%s: --secret-file %s: %w", command, file, err)
 		}
 		return secret, nil
 	case text != "":
 		secret, err := trimSecret([]byte(text))
 		if err != nil {
-			return nil, usagef("run: %s: %w", secretVariable, err)
+			return nil, usagef("%s: %s: %w", command, secretVariable, err)
 		}
 		return secret, nil
 	}

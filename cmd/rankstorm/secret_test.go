@@ -52,7 +52,7 @@ func TestSecretForms(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := &app{env: newEnvironment([]string{secretVariable + "=" + c.variable})}
-			got, err := a.secret(&runFlags{secretFile: c.file}, c.in)
+			got, err := a.secret("run", c.file, c.in)
 			if c.refusal == "" {
 				if err != nil || string(got) != c.want {
 					t.Errorf("got %.80q, %v; want %.80q", got, err, c.want)

@@ -114,14 +114,21 @@ func leftToParent(err error) error {
 // alreadyTold says that the user reads about err from another process: the
 // root tells of the job, the offender of itself.
 func alreadyTold(err error) bool {
-	_, told := errors.AsType[childrenTold](err)
-	return told || runner.Silent(err) || rendezvous.Told(err)
+	_, children := errors.AsType[childrenTold](err)
+	_, said := errors.AsType[told](err)
+	return children || said || runner.Silent(err) || rendezvous.Told(err)
 }
 
 // exitCode of what a command returned.
 func exitCode(err error) int {
-	if told, ok := errors.AsType[childrenTold](err); ok {
-		return int(told)
+	if children, ok := errors.AsType[childrenTold](err); ok {
+		return int(children)
+	}
+	if said, ok := errors.AsType[told](err); ok {
+		return said.code
+	}
+	if other, ok := errors.AsType[withCode](err); ok {
+		return other.code
 	}
 	return runner.ExitCode(err)
 }

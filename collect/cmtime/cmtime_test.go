@@ -101,7 +101,7 @@ func slots(extra ...collect.StepSum) *collect.Summary {
 	for i, st := range targetSteps {
 		s.Steps = append(s.Steps, measured(st.String(), collect.SideTarget, 20+i))
 	}
-	s.Steps = append(s.Steps, measured(collect.FromCreate, collect.SideInitiator, 40), measured("listen", collect.SideEndpoint, 41))
+	s.Steps = append(s.Steps, measured(collect.FromCreate, collect.SideInitiator, 2), measured("listen", collect.SideEndpoint, 41))
 	s.Steps = append(s.Steps, extra...)
 	return s
 }

@@ -55,6 +55,19 @@ func Title(r Role, k Kind, conns int64, delayUS int64) string {
 	return fmt.Sprintf("%s (%d) QPs test", verb, conns)
 }
 
+// AllTitle is the line before the table of all instances of a role together.
+func AllTitle(r Role, k Kind, instances int, conns, delayUS int64) string {
+	of := Title(r, k, conns, delayUS)
+	if k == Sockets {
+		of = fmt.Sprintf("%d sockets", conns)
+	}
+	noun := "clients"
+	if r == Server {
+		noun = "servers"
+	}
+	return fmt.Sprintf("All %s (%d): %s", noun, instances, of)
+}
+
 // Results is the line before the table of a pass, "" if there is none.
 func Results(r Role, k Kind) string {
 	if k == Sockets {

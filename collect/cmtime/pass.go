@@ -127,7 +127,8 @@ func (p *Pass) step(name string) collect.StepSum {
 }
 
 // fullConnect is from the first creation to the last connection, and from
-// creation to connection of each. cmtime prints no sum.
+// creation to connection of each, without the waits between phases. cmtime prints
+// no sum.
 func (p *Pass) fullConnect(t *Table, who func(collect.EdgeConn) string) {
 	last := p.step(named(transport.StepFullConnect))
 	if p.sockets {
@@ -135,7 +136,7 @@ func (p *Pass) fullConnect(t *Table, who func(collect.EdgeConn) string) {
 	} else {
 		t.fill(fullConnect, p.step(collect.FromCreate), each, who)
 	}
-	first := p.step(named(transport.StepCreateID))
+	first := p.step(collect.FromCreate)
 	row := &t.Rows[fullConnect]
 	row.Sum = 0
 	if first.Total.Count > 0 && last.Total.Count > 0 {

@@ -66,4 +66,6 @@ type Witness interface {
 	Own(s *collect.Summary, complete bool)
 	// Whole, at the root only, are those of all processes that the summary covers.
 	Whole(s *collect.Summary)
+	// Ends, at the root only, is the finished document, whether it is written or not.
+	Ends(d *collect.Document)
 }

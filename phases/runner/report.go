@@ -99,6 +99,9 @@ func (r *rootShell) report() {
 	if r.code = doc.Exit.Code; r.code != 0 && r.cause == nil {
 		r.cause = rank.Errorf(rank.KindFailed, "%s", doc.Exit.Text)
 	}
+	if w := p.cfg.Witness; w != nil {
+		w.Ends(doc)
+	}
 	go func() { r.reported <- p.publish(doc, b.Bytes(), r.successor) }()
 }
 

@@ -146,7 +146,9 @@ func (rk *localRank) reduceMimic(s *collect.Summary, offset int64) error {
 const neverCreated = math.MinInt64
 
 // reduceWhole adds the row of Spec.FromCreate. The stamps of the create phase
-// are gone when the connect phase is reduced, so their beginnings are kept.
+// are gone when the connect phase is reduced, so their beginnings are kept. The
+// time that the worker waited between the phases counts as if there was none: it is
+// the lockstep's, not the connections'.
 func (rk *localRank) reduceWhole(s *collect.Summary, offset int64) error {
 	if !rk.p.spec.FromCreate {
 		return nil
@@ -166,7 +168,7 @@ func (rk *localRank) reduceWhole(s *collect.Summary, offset int64) error {
 			w.whole.Reset()
 			for c := range w.out {
 				if _, end, ok := w.stamps.Get(transport.StepFullConnect, c); ok && w.created[c] != neverCreated {
-					w.whole.Set(transport.StepFullConnect, c, w.created[c], end)
+					w.whole.Set(transport.StepFullConnect, c, w.created[c]+w.idle, end)
 				}
 			}
 		}

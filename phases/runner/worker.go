@@ -82,6 +82,8 @@ type worker struct {
 
 	created []int64         // own clock: when the creation of an initiated connection began; nil unless asked for
 	whole   *collect.Stamps // from there to full connect
+	idle    int64           // between the slots of this round so far
+	left    int64           // own clock: when the slot before was left
 	vouch   vouch
 
 	ev  []transport.Event
@@ -235,8 +237,14 @@ func (w *worker) begin(c command) {
 		w.pause(c.at + int64(c.delay))
 	}
 	w.began = w.now()
+	if c.slot.Phase == phases.Create { // a round begins
+		w.idle = 0
+	} else {
+		w.idle += w.began - w.left
+	}
 	defer func() {
 		w.ended = w.now()
+		w.left = w.ended
 		w.completed.Store(int64(w.finished))
 	}()
 	entry, _ := phases.Lookup(c.slot.Phase)
