@@ -28,7 +28,7 @@ type Meta struct {
 	Stages      int
 	Edges       int64
 	Connections int // per edge
-	Rounds      int // asked for, ≥ 1
+	Rounds      int // asked for, 0 = without end
 	Threads     int // workers per rank; below 1 counts as 1
 
 	Procs        int
@@ -64,6 +64,12 @@ type builder struct {
 	after   map[rank.Proc]ProcResources
 	errors  []rank.Error
 	cut     int64
+
+	barriers    thinned[BarrierDoc]
+	rounds      thinned[RoundDoc]
+	took, skew  figures // of all barriers
+	lastBarrier *BarrierDoc
+	held        thinned[RoundHeldDoc]
 }
 
 // phaseBuild merges the slots of one phase.
@@ -88,13 +94,14 @@ func NewDocument(m Meta) *Document {
 		Size:     int64(m.Procs) * int64(m.RanksPerProc), Procs: int64(m.Procs), RanksPerProc: int64(m.RanksPerProc),
 		VirtualRanks: m.RanksPerProc > 1,
 		Edges:        m.Edges, ConnsPerEdge: int64(m.Connections), RoundsAsked: int64(m.Rounds),
-		Hosts: []Host{}, Clock: []ProcClock{}, Barriers: []BarrierDoc{}, Ranks: []RankDoc{},
+		Hosts: []Host{}, Clock: []ProcClock{}, Barriers: []BarrierDoc{}, RoundsHeld: []RoundHeldDoc{}, Ranks: []RankDoc{},
 		Addresses: append([]AddressDoc{}, m.Addresses...), Phases: []PhaseDoc{},
 		Rounds: []RoundDoc{}, EdgeList: []EdgeDoc{}, Resources: []ResourceDoc{}, Errors: []ErrorDoc{},
 		Causes: []Cause{}, Warnings: []string{}, Losses: []Loss{},
 		build: &builder{
 			startNS: m.StartNS, clocks: map[rank.Proc]ProcClock{},
 			before: map[rank.Proc]ProcResources{}, peak: map[rank.Proc]ProcResources{}, after: map[rank.Proc]ProcResources{},
+			barriers: thinned[BarrierDoc]{most: MaxBarriers}, rounds: thinned[RoundDoc]{most: MaxRounds}, held: thinned[RoundHeldDoc]{most: MaxRoundsHeld},
 		},
 	}
 	if m.Poll != "" {
@@ -188,6 +195,8 @@ func (d *Document) AddSlot(s *Summary) error {
 	}
 	b.addEdges(s.Edges)
 	b.addResources(s.Resources)
+	d.RoundsRun = max(d.RoundsRun, int64(s.Round)+1)
+	d.addHeld(s)
 	var cut int64
 	b.errors, cut = capErrors(append(b.errors, s.Errors...))
 	b.cut += cut + s.ErrorsMore
@@ -264,53 +273,6 @@ func (s *Summary) span() (beganNS, wallNS int64, ok bool) {
 		ok = true
 	}
 	return beganNS, ended - beganNS, ok
-}
-
-func (d *Document) addRound(s *Summary) {
-	if len(d.Rounds) >= MaxRounds {
-		d.RoundsMore++
-		return
-	}
-	r := RoundDoc{Seq: s.Seq, Phase: s.Phase, Round: s.Round, Stage: s.Stage, StepWalls: map[string]int64{}}
-	for _, st := range s.Steps {
-		if st.Total.Count > 0 && st.Side != SideTarget {
-			r.StepWalls[st.Step] = st.LastEnd - st.FirstBegin
-		}
-	}
-	if began, wall, ok := s.span(); ok {
-		began -= d.build.startNS
-		r.BeganNS, r.WallNS = &began, &wall
-	}
-	d.Rounds = append(d.Rounds, r)
-}
-
-func (d *Document) addBarrier(s *Summary) {
-	if len(d.Barriers) >= MaxBarriers {
-		d.BarriersMore++
-		return
-	}
-	b := s.Barrier
-	out := BarrierDoc{Seq: s.Seq, Phase: s.Phase, Round: s.Round, Stage: s.Stage, BoundNS: s.BoundNS}
-	rel := func(ns int64) *int64 { ns -= d.build.startNS; return &ns }
-	if has(b.FirstInNS, b.LastInNS) > 0 {
-		out.FirstInNS, out.LastInNS, out.LastInProc = rel(b.FirstInNS), rel(b.LastInNS), &b.LastInProc
-	}
-	if has(b.FirstOutNS, b.LastOutNS) > 0 {
-		out.FirstOutNS, out.LastOutNS = rel(b.FirstOutNS), rel(b.LastOutNS)
-	}
-	if b.AtNS != 0 {
-		out.AtNS = rel(b.AtNS)
-	}
-	if has(b.FirstReleaseNS, b.LastReleaseNS) > 0 {
-		out.FirstReleaseNS, out.LastReleaseNS = rel(b.FirstReleaseNS), rel(b.LastReleaseNS)
-		skew := b.LastReleaseNS - b.FirstReleaseNS
-		out.ReleaseSkewNS = &skew
-	}
-	if out.LastInNS != nil && out.LastOutNS != nil {
-		took := b.LastOutNS - b.LastInNS
-		out.BarrierNS = &took
-	}
-	d.Barriers = append(d.Barriers, out)
 }
 
 func (b *builder) addEdges(edges []EdgeSum) {

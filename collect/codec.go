@@ -160,6 +160,11 @@ func (s *Summary) validate() error {
 			return fmt.Errorf("edge %d to %d: a figure is negative", e.From, e.To)
 		}
 	}
+	if h := s.Held; h != nil {
+		if err := h.validate(); err != nil {
+			return err
+		}
+	}
 	if len(s.Errors) > MaxErrors {
 		return fmt.Errorf("%d errors are more than the %d allowed", len(s.Errors), MaxErrors)
 	}

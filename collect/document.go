@@ -8,9 +8,10 @@ const SchemaName = "rankstorm.result/1"
 
 // Caps of a document; what they leave out is counted beside the list.
 const (
-	MaxBarriers = 100_000
-	MaxRounds   = 100_000
-	MaxWarnings = 1_000
+	MaxBarriers   = 2_048 // regular ones; the last of each phase and the worst come on top
+	MaxRounds     = 2_048 // the same
+	MaxRoundsHeld = 255   // and the last
+	MaxWarnings   = 1_000
 )
 
 // Document is the result of a job: everything the table says and what it was
@@ -38,11 +39,13 @@ type Document struct {
 	Hosts        []Host            `json:"hosts"`
 	Edges        int64             `json:"edges"`
 	ConnsPerEdge int64             `json:"connections_per_edge"`
-	RoundsAsked  int64             `json:"rounds_asked"`
-	Connections  Conns             `json:"connections"` // summed over rounds
+	RoundsAsked  int64             `json:"rounds_asked"` // 0: without end
+	RoundsRun    int64             `json:"rounds_run"`   // that were begun
+	Connections  Conns             `json:"connections"`  // summed over rounds
 	Clock        []ProcClock       `json:"clock"`
 	Barriers     []BarrierDoc      `json:"barriers"`
 	BarriersMore int64             `json:"barriers_left_out"`
+	BarrierStats BarrierStats      `json:"barrier_stats"` // of all of them
 	Ranks        []RankDoc         `json:"ranks"`
 	Addresses    []AddressDoc      `json:"addresses"`
 	Phases       []PhaseDoc        `json:"phases"`
@@ -53,6 +56,9 @@ type Document struct {
 	Gossip       *Gossip           `json:"gossip"`
 	Control      Control           `json:"control"` // of one slot: the most; in all: the sum
 	Resources    []ResourceDoc     `json:"resources"`
+	RoundsHeld   []RoundHeldDoc    `json:"round_resources"`
+	HeldMore     int64             `json:"round_resources_left_out"`
+	Growth       *GrowthDoc        `json:"growth"` // null: too few rounds
 	Limits       map[string]int64  `json:"limits"` // of the root process: open files, backlog, ports …
 	Errors       []ErrorDoc        `json:"errors"`
 	ErrorsMore   int64             `json:"errors_left_out"`
@@ -126,6 +132,21 @@ type BarrierDoc struct {
 	BarrierNS      *int64     `json:"barrier_ns"`      // last_out - last_in
 	ReleaseSkewNS  *int64     `json:"release_skew_ns"` // last_release - first_release
 	BoundNS        int64      `json:"bound_ns"`        // of the clocks at that time
+}
+
+// BarrierStats are figures of all barriers, exact but for the width of the histograms' buckets.
+type BarrierStats struct {
+	BarrierNS     FiguresDoc `json:"barrier_ns"`
+	ReleaseSkewNS FiguresDoc `json:"release_skew_ns"`
+}
+
+// FiguresDoc sums up a set of differences of stamps.
+type FiguresDoc struct {
+	Count int64      `json:"count"`
+	SumNS *int64     `json:"sum_ns"`
+	MinNS *int64     `json:"min_ns"`
+	MaxNS *int64     `json:"max_ns"`
+	Hist  [][2]int64 `json:"hist"` // [highest value of the bucket in ns, count]
 }
 
 // PhaseDoc is one phase, merged over its rounds and stages.

@@ -202,8 +202,13 @@ func TestWritersReportErrors(t *testing.T) {
 
 func TestDocumentStaysBounded(t *testing.T) {
 	d := NewDocument(Meta{Procs: 1, RanksPerProc: 1, Edges: 50_000})
-	for i := range MaxBarriers + 10 {
-		s := &Summary{Seq: int32(i), Phase: "connect", Round: int32(i), Covers: []uint64{1}, Barrier: Barrier{FirstInNS: 1, LastInNS: 1}}
+	const slots = 20_000
+	for i := range slots {
+		s := &Summary{Seq: int32(i), Phase: "connect", Round: int32(i), Covers: []uint64{1}, Barrier: Barrier{FirstInNS: 1, LastInNS: 1, FirstOutNS: 2, LastOutNS: 3}}
+		s.Held = &RoundHeld{Procs: 1, RSSBytes: LevelOf(0, 1<<20)}
+		if i == 12_345 {
+			s.Barrier.LastOutNS = 500_000
+		}
 		if i < 3 {
 			for e := range 12_000 {
 				s.Edges = append(s.Edges, EdgeSum{From: rank.Rank(i), To: rank.Rank(10 + e), Stage: int32(i), Planned: 1})
@@ -217,10 +222,25 @@ func TestDocumentStaysBounded(t *testing.T) {
 		d.Warn(strings.Repeat("w", i))
 	}
 	d.Finish(Exit{})
-	if len(d.Barriers) != MaxBarriers || d.BarriersMore != 10 || len(d.Rounds) != MaxRounds || d.RoundsMore != 10 {
-		t.Errorf("%d barriers and %d more, %d rounds and %d more", len(d.Barriers), d.BarriersMore, len(d.Rounds), d.RoundsMore)
+	for _, l := range []struct{ listed, left, most int }{
+		{len(d.Barriers), int(d.BarriersMore), MaxBarriers + 2*worstKept + 1},
+		{len(d.Rounds), int(d.RoundsMore), MaxRounds + worstKept + 1},
+		{len(d.RoundsHeld), int(d.HeldMore), MaxRoundsHeld + 1},
+	} {
+		if l.listed > l.most || l.listed < l.most/4 || l.listed+l.left != slots {
+			t.Errorf("%d listed, at most %d, and %d left out", l.listed, l.most, l.left)
+		}
 	}
-	if len(d.Phases) != 1 || d.Phases[0].Slots != MaxBarriers+10 || d.Phases[0].Round != nil {
+	if b := d.Barriers; b[0].Seq != 0 || b[len(b)-1].Seq != slots-1 || !slices.ContainsFunc(b, func(b BarrierDoc) bool { return b.Seq == 12_345 }) {
+		t.Error("the first, the last or the worst barrier is missing")
+	}
+	if s := d.BarrierStats.BarrierNS; s.Count != slots || *s.MaxNS != 499_999 || *s.median() != 2 || *s.SumNS != 2*(slots-1)+499_999 {
+		t.Errorf("of all barriers: %+v", s)
+	}
+	if r := d.RoundsHeld; r[0].Round != 0 || r[len(r)-1].Round != slots-1 || d.RoundsRun != slots {
+		t.Error("the first or the last round is missing")
+	}
+	if len(d.Phases) != 1 || d.Phases[0].Slots != slots || d.Phases[0].Round != nil {
 		t.Errorf("phases %+v", d.Phases)
 	}
 	if n := len(d.EdgeList); n > EdgesFirst+EdgesWorst+EdgesSampled || int64(n)+d.EdgesMore != 50_000 {

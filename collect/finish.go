@@ -36,6 +36,8 @@ func (d *Document) Finish(e Exit) {
 		if len(b.edges) > 0 {
 			d.EdgesMore = max(0, d.Edges-int64(len(b.edges)))
 		}
+		d.finishSlots()
+		d.finishHeld()
 		d.finishResources()
 		for i := range b.errors {
 			d.Errors = append(d.Errors, errorDoc(&b.errors[i]))

@@ -50,6 +50,7 @@ func Merge(dst, src *Summary) error {
 	out.Barrier = mergeBarrier(dst.Barrier, src.Barrier)
 	out.BoundNS = max(dst.BoundNS, src.BoundNS)
 	out.Control = dst.Control.plus(src.Control)
+	out.Held = dst.Held.plus(src.Held)
 	*dst = out
 	return nil
 }

@@ -141,6 +141,7 @@ type Summary struct {
 	ErrorsMore int64           `msgpack:"eo"` // failures left out of Errors by the cap
 	Clocks     []ProcClock     `msgpack:"ck"`
 	Control    Control         `msgpack:"ct"`
+	Held       *RoundHeld      `msgpack:"hd"` // after a round of several, nil otherwise
 }
 
 // Control is what the control tree carried since the summary before: phase

@@ -34,6 +34,7 @@ func WriteTable(w io.Writer, d *Document, o TableOptions) error {
 	t.barriers(d)
 	t.clocks(d)
 	t.resources(d)
+	t.growth(d)
 	for _, c := range d.Causes {
 		t.words("cause", c.Evidence)
 		if c.Fix != "" {
@@ -88,7 +89,10 @@ func (t *tableText) header(d *Document) {
 	}
 	items = append(items, fmt.Sprintf("%s × %s = %s", plural(d.Edges, "edge", "edges"), FormatCount(d.ConnsPerEdge),
 		plural(d.Edges*d.ConnsPerEdge, "connection", "connections")))
-	if d.RoundsAsked > 1 {
+	switch {
+	case d.RoundsAsked == 0:
+		items = append(items, plural(d.RoundsRun, "round", "rounds"))
+	case d.RoundsAsked > 1:
 		items = append(items, plural(d.RoundsAsked, "round", "rounds"))
 	}
 	items = append(items, d.Transport, d.Connect)
@@ -212,12 +216,17 @@ func (t *tableText) barriers(d *Document) {
 	}
 	items := []string{FormatCount(int64(len(d.Barriers)) + d.BarriersMore)}
 	bound := clockBound(d)
-	add := func(name string, list []int64) {
+	add := func(name string, list []int64, all FiguresDoc) {
 		if len(list) == 0 {
 			return
 		}
-		slices.Sort(list)
-		largest := list[len(list)-1]
+		largest, median := slices.Max(list), int64(0) // the worst are always listed
+		if d.BarriersMore == 0 {
+			slices.Sort(list)
+			median = medianOf(list)
+		} else if m := all.median(); m != nil {
+			median = *m
+		}
 		if largest == 0 {
 			return // one worker: there is nothing to compare
 		}
@@ -225,13 +234,36 @@ func (t *tableText) barriers(d *Document) {
 			items = append(items, fmt.Sprintf("%s < %s", name, formatDuration(bound)))
 			return
 		}
-		items = append(items, fmt.Sprintf("%s median %s, max %s", name, overBound(medianOf(list), bound), formatDuration(largest)))
+		items = append(items, fmt.Sprintf("%s median %s, max %s", name, overBound(median, bound), formatDuration(largest)))
 	}
-	add("last in → last out", took)
-	add("release skew", skew)
+	add("last in → last out", took, d.BarrierStats.BarrierNS)
+	add("release skew", skew, d.BarrierStats.ReleaseSkewNS)
 	if len(d.Barriers) > 0 {
 		t.items("barriers", items, styleNone)
 	}
+}
+
+// growth says whether rounds leave something behind.
+func (t *tableText) growth(d *Document) {
+	g := d.Growth
+	if g == nil {
+		return
+	}
+	change := func(n int64, text func(int64) string) string {
+		switch {
+		case n < 0:
+			return "-" + text(-n)
+		case n > 0:
+			return "+" + text(n)
+		}
+		return text(0)
+	}
+	t.items("growth", []string{
+		fmt.Sprintf("all processes per 1,000 rounds, from round %s on: %s fds", FormatCount(int64(g.FromRound)+1), change(g.FDs, FormatCount)),
+		change(g.Goroutines, FormatCount) + " goroutines",
+		"heap " + change(g.HeapBytes, FormatBytes),
+		"resident " + change(g.RSSBytes, FormatBytes),
+	}, styleNone)
 }
 
 // overBound prints a difference between two clocks; below their bound it is

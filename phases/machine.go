@@ -151,4 +151,5 @@ type MemberOutput struct {
 	Cause *rank.Error
 
 	Abandon bool // MExit
+	Last    bool // MPrepare: no slot follows this one
 }

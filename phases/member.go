@@ -181,7 +181,7 @@ func (m *Member) prepare(now Time, msg Message) {
 	m.deadlinesAfter(now, m.cfg.Limits.Prepare, "the go")
 	clear(m.progress)
 	m.down(msg)
-	m.emit(MemberOutput{Kind: MPrepare, Seq: msg.Seq})
+	m.emit(MemberOutput{Kind: MPrepare, Seq: msg.Seq, Last: msg.Last})
 }
 
 func (m *Member) begin(msg Message) {

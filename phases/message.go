@@ -53,4 +53,5 @@ type Message struct {
 	Of      Type    `msgpack:"r,omitempty"` // ↓ Resume: Go, Collect, Abort or Verdict
 	All     bool    `msgpack:"a,omitempty"` // ↓ Resume of Abort: send the summaries of all slots that are still at hand, the root has none
 	Orphans ProcSet `msgpack:"w,omitempty"` // ↑ Lost
+	Last    bool    `msgpack:"l,omitempty"` // ↓ Prepare: no slot follows this one
 }

@@ -36,6 +36,7 @@ type Root struct {
 	state    State
 	started  bool
 	slot     Slot
+	last     bool // no slot follows the running one
 	alive    ProcSet
 	replies  replies
 	treeTime time.Duration
@@ -220,15 +221,19 @@ func (r *Root) advance(now Time) {
 
 func (r *Root) prepare(now Time, seq int32) {
 	r.countFailed()
-	if seq >= r.cfg.Schedule.Len() {
+	if r.last || seq >= r.cfg.Schedule.Len() {
 		r.finish(now)
 		return
 	}
 	r.slot = r.cfg.Schedule.At(seq)
+	r.last = r.cfg.Schedule.Last(seq, r.roundsOver(now))
 	r.done, r.total = 0, 0
 	r.expect(Ready, Preparing, now+int64(r.cfg.Limits.Prepare))
-	r.down(Message{Type: Prepare, Seq: seq})
+	r.down(Message{Type: Prepare, Seq: seq, Last: r.last})
 }
+
+// roundsOver says that no further round of those without end begins.
+func (r *Root) roundsOver(now Time) bool { return r.jobEnd > 0 && now >= r.jobEnd }
 
 // release sets T far enough ahead that everybody hears of it before: two
 // measured trips down the tree and 5 ms, at least Limits.Lead.
@@ -306,7 +311,7 @@ func (r *Root) blame(cause *rank.Error) {
 }
 
 func (r *Root) checkDeadlines(now Time) {
-	if r.jobEnd > 0 && now >= r.jobEnd && !r.decided() {
+	if r.jobEnd > 0 && now >= r.jobEnd && !r.cfg.Schedule.Endless() && !r.decided() {
 		r.jobEnd = 0
 		r.stop(now, rank.Errorf(rank.KindTimeout, "the job did not end within --max-time %s", r.cfg.Limits.MaxTime))
 	}
@@ -376,7 +381,7 @@ func (r *Root) setWake() {
 	if r.orphansBy > 0 && (at == 0 || r.orphansBy < at) {
 		at = r.orphansBy
 	}
-	if r.jobEnd > 0 && (at == 0 || r.jobEnd < at) {
+	if r.jobEnd > 0 && !r.cfg.Schedule.Endless() && (at == 0 || r.jobEnd < at) {
 		at = r.jobEnd
 	}
 	if at != r.wake && at != 0 {

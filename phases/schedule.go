@@ -16,6 +16,7 @@ type Schedule struct {
 	firstAt, laterAt int     // index of the staged phase in first and later, -1 if not wired
 	stages           int32
 	length           int32
+	endless          bool
 	holds            []Hold
 }
 
@@ -41,6 +42,7 @@ func NewSchedule(spec Spec, stages int, wired func(Token) bool) (*Schedule, erro
 			s.later = append(s.later, e.Token)
 		}
 	}
+	s.endless = spec.Rounds == 0
 	// Both lengths are below 2^31 + 20, so the product is safe in 64 bits up
 	// to 2^31 rounds.
 	rounds := int64(max(spec.Rounds, 1))
@@ -50,8 +52,19 @@ func NewSchedule(spec Spec, stages int, wired func(Token) bool) (*Schedule, erro
 		return nil, rank.Errorf(rank.KindUsage,
 			"--rounds %d with %d stages makes more than %d phases: use fewer rounds", rounds, stages, math.MaxInt32)
 	}
+	if s.endless { // as many whole rounds as can be numbered: centuries
+		rounds = 1 + (math.MaxInt32-total)/max(per, 1)
+	}
 	s.length = int32(total + (rounds-1)*per)
 	return s, nil
+}
+
+// Endless says that rounds go on until the root ends them.
+func (s *Schedule) Endless() bool { return s.endless }
+
+// Last says whether no slot follows seq. Of a job without end that is the last slot of a round when its time is over.
+func (s *Schedule) Last(seq int32, over bool) bool {
+	return seq == s.length-1 || s.endless && over && s.At(seq+1).Round > s.At(seq).Round
 }
 
 func (s *Schedule) roundLen(tokens []Token, staged int) int {

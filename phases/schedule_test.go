@@ -122,3 +122,25 @@ func allSlots(s *Schedule) []Slot {
 	}
 	return list
 }
+
+// Rounds without end are numbered as far as numbers go, and any round can be the last.
+func TestScheduleWithoutEnd(t *testing.T) {
+	spec := DefaultSpec()
+	spec.Rounds = 0
+	s, err := NewSchedule(spec, 3, storm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end := s.At(s.Len() - 1); !s.Endless() || s.Len() < math.MaxInt32-20 || end.Phase != Destroy || !s.Last(end.Seq, false) {
+		t.Errorf("%d slots, the last one is %v", s.Len(), end)
+	}
+	for seq := range int32(200) {
+		slot := s.At(seq)
+		if s.Last(seq, false) || s.Last(seq, true) != (slot.Phase == Destroy) {
+			t.Errorf("slot %v: the last: %t, when the time is over %t", slot, s.Last(seq, false), s.Last(seq, true))
+		}
+	}
+	if s, err = NewSchedule(DefaultSpec(), 1, storm); err != nil || s.Endless() || s.Last(0, true) || !s.Last(s.Len()-1, false) {
+		t.Errorf("one round: %+v, %v", s, err)
+	}
+}

@@ -87,7 +87,7 @@ func (s Spec) Validate() error {
 	}
 	between("--connections", s.Connections, 1, math.MaxInt32)
 	between("--threads", s.Threads, 1, 1024)
-	between("--rounds", s.Rounds, 1, math.MaxInt32)
+	between("--rounds", s.Rounds, 0, math.MaxInt32)
 	between("--backlog", s.Backlog, 0, math.MaxInt32)
 	between("--tree-arity", s.TreeArity, 1, 1024)
 	between("--procs-per-agent", s.ProcsPerAgent, 1, MaxProcs)

@@ -40,7 +40,7 @@ func TestValidateNamesFlagValueAndForms(t *testing.T) {
 		{func(s *Spec) { s.Procs, s.RanksPerProc = 1<<20, 1<<20 }, "at most 2147483647 ranks"},
 		{func(s *Spec) { s.Connections = 0 }, "--connections 0: must be 1 to"},
 		{func(s *Spec) { s.Threads = 0 }, "--threads 0: must be 1 to"},
-		{func(s *Spec) { s.Rounds = 0 }, "--rounds 0: must be 1 to"},
+		{func(s *Spec) { s.Rounds = -1 }, "--rounds -1: must be 0 to"},
 		{func(s *Spec) { s.Backlog = -1 }, "--backlog -1: must be 0 to"},
 		{func(s *Spec) { s.TreeArity = 0 }, "--tree-arity 0: must be 1 to"},
 		{func(s *Spec) { s.ProcsPerAgent = 0 }, "--procs-per-agent 0: must be 1 to"},

@@ -55,7 +55,7 @@ type Spec struct {
 	Threads      int // workers per rank, ≥ 1
 	Transport    string
 	Shape        Shape
-	Rounds       int           // ≥ 1
+	Rounds       int           // 0 = until MaxTime is over or a signal
 	Mimic        time.Duration // 0 = off
 	Backlog      int           // 0 = the provider's largest
 	Seed         uint64

@@ -113,7 +113,9 @@ func (a args) duration(t testing.TB, key string, def time.Duration) time.Duratio
 func (a args) schedule(t testing.TB) *Schedule {
 	t.Helper()
 	spec := DefaultSpec()
-	spec.Rounds = int(max(a.int(t, "rounds"), 1))
+	if _, ok := a["rounds"]; ok {
+		spec.Rounds = int(a.int(t, "rounds"))
+	}
 	if h, ok := a["hold"]; ok {
 		phase, d, _ := strings.Cut(h, ",")
 		hold, err := ParseHold(phase + "=" + d)
@@ -185,6 +187,9 @@ func formatMessage(m Message) string {
 	}
 	if len(m.Orphans) > 0 {
 		fmt.Fprintf(&b, " orphans %s", formatProcs(m.Orphans))
+	}
+	if m.Last {
+		b.WriteString(", the last")
 	}
 	if m.Epoch != 0 {
 		fmt.Fprintf(&b, " epoch %d", m.Epoch)

@@ -19,13 +19,13 @@ const (
 )
 
 const (
-	wireVersion   = 2
-	messageFields = 15
+	wireVersion   = 3
+	messageFields = 16
 	causeFields   = 9
 )
 
 // EncodeMessage makes the wire form: a msgpack array of version, type, seq, T,
-// covers, failed, done, total, code, cause, body, epoch, of, all, orphans. Sets travel as runs (gap,
+// covers, failed, done, total, code, cause, body, epoch, of, all, orphans, last. Sets travel as runs (gap,
 // length, gap, length … as unsigned varints), because the sets of a tree are
 // few runs: 100,000 processes take some bytes, not 12 KB. A cause's Err is
 // flattened into its text.
@@ -64,6 +64,7 @@ func EncodeMessage(m Message) ([]byte, error) {
 		e.EncodeUint(uint64(m.Of)),
 		e.EncodeBool(m.All),
 		e.EncodeBytes(orphans),
+		e.EncodeBool(m.Last),
 	)
 	if err != nil {
 		return nil, err
@@ -153,6 +154,7 @@ func decodeMessage(b []byte) (Message, error) {
 	m.Of = Type(d.int(0, int64(Bye)))
 	m.All = d.bool()
 	orphans := d.bytes()
+	m.Last = d.bool()
 	if d.err == nil && r.Len() > 0 {
 		d.err = fmt.Errorf("%d bytes left over", r.Len())
 	}

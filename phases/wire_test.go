@@ -40,6 +40,7 @@ func drawMessage(t *rapid.T) Message {
 		Of:      Type(rapid.IntRange(0, int(Bye)).Draw(t, "of")),
 		All:     rapid.Bool().Draw(t, "all"),
 		Orphans: orphans,
+		Last:    rapid.Bool().Draw(t, "last"),
 	}
 	if rapid.Bool().Draw(t, "has cause") {
 		text := rapid.StringMatching(`[a-z :]{0,30}`)
@@ -138,7 +139,7 @@ func TestDecodeRefuses(t *testing.T) {
 		return c
 	}
 	with := func(change func(m []any)) []byte {
-		m := []any{2, 1, 0, 0, []byte{}, 0, 0, 0, 0, nil, []byte{}, 0, 0, false, []byte{}}
+		m := []any{3, 1, 0, 0, []byte{}, 0, 0, 0, 0, nil, []byte{}, 0, 0, false, []byte{}, false}
 		change(m)
 		return raw(t, m...)
 	}
@@ -168,6 +169,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"epoch":              with(func(m []any) { m[11] = -1 }),
 		"of":                 with(func(m []any) { m[12] = int(Bye) + 1 }),
 		"all":                with(func(m []any) { m[13] = 1 }),
+		"last":               with(func(m []any) { m[15] = 1 }),
 		"orphans cut":        with(func(m []any) { m[14] = []byte{0x80} }),
 		"body announced 4GB": append(with(func(m []any) { m[10] = 0 })[:11], 0xc6, 0xff, 0xff, 0xff, 0xff),
 	} {
@@ -182,6 +184,7 @@ func TestDecodeRefuses(t *testing.T) {
 func FuzzDecodeMessage(f *testing.F) {
 	for _, m := range []Message{
 		{Type: Prepare, Seq: 3},
+		{Type: Prepare, Seq: 4, Last: true},
 		{Type: Go, Seq: 1, T: 1 << 60},
 		{Type: Resume, Seq: 1, Epoch: 3<<32 + 1, Of: Abort, All: true, Covers: SetOf(0, 2)},
 		{Type: Lost, Covers: SetOf(1), Orphans: SetOf(4, 5)},

@@ -244,7 +244,9 @@ def check_header(doc, header):
         check("edges", edges, len(doc["edge_list"]) + doc["edge_list_left_out"])
     total = edges * doc["connections_per_edge"]
     want.append(f"{plural(edges, 'edge', 'edges')} × {count(doc['connections_per_edge'])} = {plural(total, 'connection', 'connections')}")
-    if doc["rounds_asked"] > 1:
+    if doc["rounds_asked"] == 0:
+        want.append(plural(doc["rounds_run"], "round", "rounds"))
+    elif doc["rounds_asked"] > 1:
         want.append(plural(doc["rounds_asked"], "round", "rounds"))
     want += [doc["transport"], doc["connect"]]
     if doc["poll"]:
@@ -263,15 +265,54 @@ def barrier_items(doc):
 
     def over(ns):
         return f"< {duration(bound)}" if ns < bound else duration(ns)
-    for name, a, b in (("last in → last out", "last_in_ns", "last_out_ns"), ("release skew", "first_release_ns", "last_release_ns")):
+    for name, key, a, b in (("last in → last out", "barrier_ns", "last_in_ns", "last_out_ns"),
+                            ("release skew", "release_skew_ns", "first_release_ns", "last_release_ns")):
         values = [x[b] - x[a] for x in doc["barriers"] if x[a] is not None and x[b] is not None]
         if not any(values):
             continue
+        middle, all_of = median(values), doc["barrier_stats"][key]
+        if doc["barriers_left_out"]:
+            middle = nearest_rank(all_of["hist"], (all_of["count"] + 1) // 2, all_of["min_ns"], all_of["max_ns"])
+        else:
+            check(f"barrier_stats: {key}", [all_of[k] for k in ("count", "sum_ns", "min_ns", "max_ns")],
+                  [len(values), sum(values), min(values), max(values)])
+        check(f"barrier_stats: {key}: values in the histogram", sum(c for _, c in all_of["hist"]), all_of["count"])
         if max(values) < bound:
             items.append(f"{name} < {duration(bound)}")
         else:
-            items.append(f"{name} median {over(median(values))}, max {duration(max(values))}")
+            items.append(f"{name} median {over(middle)}, max {duration(max(values))}")
     return items
+
+
+def slope(points, key):
+    all_of = []
+    for i, p in enumerate(points):
+        for q in points[i + 1:]:
+            more, rounds = q[key]["sum"] - p[key]["sum"], q["round"] - p["round"]
+            n = abs(more) * 1000 // rounds
+            all_of.append(-n if more < 0 else n)
+    return sorted(all_of)[(len(all_of) - 1) // 2]
+
+
+def growth_items(doc):
+    points = doc["round_resources"]
+    if points:
+        last = points[-1]
+        points = [p for p in points if p["round"] >= last["round"] // 4 and p["procs"] == last["procs"]]
+    if len(points) < 16 or points[-1]["round"] - points[0]["round"] < 100:
+        check("growth", doc["growth"], None)
+        return []
+    want = {"from_round": points[0]["round"], "to_round": points[-1]["round"], "points": len(points)}
+    for key in ("fds", "goroutines", "rss_bytes", "heap_bytes"):
+        want[key + "_per_1000_rounds"] = slope(points, key)
+    check("growth", doc["growth"], want)
+
+    def change(n, text):
+        return ("-" if n < 0 else "+" if n else "") + text(abs(n))
+    return [f"all processes per 1,000 rounds, from round {count(points[0]['round'] + 1)} on: {change(want['fds_per_1000_rounds'], count)} fds",
+            change(want["goroutines_per_1000_rounds"], count) + " goroutines",
+            "heap " + change(want["heap_bytes_per_1000_rounds"], size),
+            "resident " + change(want["rss_bytes_per_1000_rounds"], size)]
 
 
 JUDGED_EQUAL = ("fds", "connections", "listeners")
@@ -382,6 +423,8 @@ def check_lines(doc, labelled):
         want.append(["clocks", f"agree within {duration(bound)}" if bound else "one clock"])
     if resource_items(doc):
         want.append(["resources", " · ".join(resource_items(doc))])
+    if growth_items(doc):
+        want.append(["growth", " · ".join(growth_items(doc))])
     for cause in doc["causes"]:
         check_cause(doc, cause)
         want.append(["cause", cause["evidence"]])
@@ -389,7 +432,7 @@ def check_lines(doc, labelled):
             want.append(["fix", "fix: " + cause["fix"]])
     want += [["warning", w] for w in doc["warnings"]]
     want.append(["exit", exit_text(doc)])
-    lists = ("failures", "connections", "barriers", "clocks", "resources")
+    lists = ("failures", "connections", "barriers", "clocks", "resources", "growth")
 
     def words(text):
         return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).split())

@@ -45,7 +45,10 @@ func (d *display) progress(m phases.Message) {
 		PerSecond: max(0, float64(m.Done-d.done)/time.Duration(now-d.last).Seconds()),
 		Elapsed:   time.Duration(now - d.begun),
 	}
-	if d.p.spec.Rounds > 1 {
+	switch {
+	case d.p.sched.Endless():
+		line.Phase = fmt.Sprintf("round %d %s", d.slot.Round+1, d.slot.Phase)
+	case d.p.spec.Rounds > 1:
 		line.Phase = fmt.Sprintf("round %d/%d %s", d.slot.Round+1, d.p.spec.Rounds, d.slot.Phase)
 	}
 	for proc := range d.p.root.m.Waiting().All() {

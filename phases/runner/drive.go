@@ -172,6 +172,7 @@ func (p *process) do(out phases.MemberOutput) {
 			p.send(out.Msg, n, p.group.Broadcast)
 		}
 	case phases.MPrepare:
+		p.last = out.Last
 		p.prepare(p.sched.At(out.Seq))
 	case phases.MBegin:
 		p.begin(out.Seq, out.T)

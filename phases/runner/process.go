@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,6 +116,7 @@ type process struct {
 	release *time.Timer                    // crowded: commands go out at the agreed start
 
 	slot     phases.Slot
+	last     bool // no slot follows it
 	stage    workStage
 	aborting bool
 	lossTold bool  // no hold begins any more
@@ -128,6 +130,7 @@ type process struct {
 	control collect.Control // since the last summary
 	refused refusals
 	before  collect.ProcResources
+	stacks  []runtime.StackRecord // of holds
 	exit    *exitState
 	lastErr *rank.Error
 }

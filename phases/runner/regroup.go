@@ -17,6 +17,7 @@ import (
 const (
 	askerPatience = 3 * time.Second // that an orphan gets until this process knows whether it has lost the root, too
 	keptBytes     = 32 << 20        // of own summaries of earlier slots, for a successor of the root
+	keptRounds    = 1 << 20         // the same, as long as there are slots of rounds before the last one
 	stallEcho     = 5 * time.Second // after a stop within which a loss may be what the others made of it
 )
 
@@ -31,8 +32,9 @@ type asker struct {
 
 // kept is the own summary of one slot.
 type kept struct {
-	seq  int32
-	body []byte
+	seq   int32
+	round int32
+	body  []byte
 }
 
 // search looks for the root after the parent was lost.
@@ -190,11 +192,11 @@ func (p *process) lose(procs phases.ProcSet) {
 	}
 }
 
-// keep remembers an own summary. The oldest go when there are too many.
-func (p *process) keep(seq int32, body []byte) {
-	p.kept = append(p.kept, kept{seq, body})
+// keep remembers an own summary. The oldest go when there are too many; rounds without end cost little.
+func (p *process) keep(s phases.Slot, body []byte) {
+	p.kept = append(p.kept, kept{s.Seq, s.Round, body})
 	p.keptBytes += len(body)
-	for p.keptBytes > keptBytes && len(p.kept) > 1 {
+	for len(p.kept) > 1 && (p.keptBytes > keptBytes || p.keptBytes > keptRounds && p.kept[0].round+1 < s.Round) {
 		p.keptBytes -= len(p.kept[0].body)
 		p.kept = p.kept[1:]
 	}

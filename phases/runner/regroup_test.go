@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"rankstorm/phases"
 	"rankstorm/rank"
 )
 
@@ -75,13 +76,21 @@ func TestSuccessorsDoNotOverwrite(t *testing.T) {
 func TestKeptSummariesAreBounded(t *testing.T) {
 	p := &process{}
 	for seq := range int32(10) {
-		p.keep(seq, make([]byte, keptBytes/4))
+		p.keep(phases.Slot{Seq: seq}, make([]byte, keptBytes/4))
 	}
 	if len(p.kept) != 4 || p.kept[3].seq != 9 || p.keptBytes > keptBytes {
 		t.Errorf("%d kept, %d bytes", len(p.kept), p.keptBytes)
 	}
-	p.keep(10, make([]byte, 2*keptBytes))
+	p.keep(phases.Slot{Seq: 10}, make([]byte, 2*keptBytes))
 	if len(p.kept) != 1 || p.kept[0].seq != 10 {
 		t.Errorf("%d kept", len(p.kept))
+	}
+	// Of many rounds the last two stay, and of the others what is small.
+	p = &process{}
+	for seq := range int32(100) {
+		p.keep(phases.Slot{Seq: seq, Round: seq / 10}, make([]byte, keptRounds/8))
+	}
+	if len(p.kept) != 20 || p.kept[0].round != 8 {
+		t.Errorf("%d kept, from round %d", len(p.kept), p.kept[0].round)
 	}
 }

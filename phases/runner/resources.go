@@ -120,12 +120,15 @@ func residentBytes() int64 {
 // judge adds the process's resources: before anything was opened, at the top of the storm, and after everything was
 // given back. In between they are not comparable and are not told.
 func (p *process) judge(s *collect.Summary) {
+	if p.slot.Phase == phases.Destroy && p.spec.Rounds != 1 && !p.cfg.Shared {
+		s.Held = p.holds() // before the endpoints go: rounds are compared with each other
+	}
 	switch {
 	case s.Seq == 0:
 		s.Resources = append(s.Resources, p.before)
 	case p.slot.Phase == phases.Connect:
 		s.Resources = append(s.Resources, p.resources("peak"))
-	case s.Seq == p.sched.Len()-1 && !p.aborting:
+	case p.last && !p.aborting:
 		drops := p.resources("after")
 		p.shut()
 		after := p.resources("after")

@@ -101,10 +101,10 @@ func (r *rootShell) reduced(out phases.Output) {
 
 // tellBarrier says how the last barrier went, if the user asks for that much.
 func (r *rootShell) tellBarrier() {
-	if r.p.cfg.Verbose < 2 || len(r.doc.Barriers) == 0 {
+	b := r.doc.LastBarrier()
+	if r.p.cfg.Verbose < 2 || b == nil {
 		return
 	}
-	b := r.doc.Barriers[len(r.doc.Barriers)-1]
 	if b.BarrierNS == nil || b.ReleaseSkewNS == nil || b.LastInProc == nil {
 		return // cut short
 	}

@@ -31,7 +31,7 @@ func (p *process) summarise() {
 		p.note("figures of %s cannot be written: %v", p.slot.Phase, err)
 	}
 	if len(body) > 0 {
-		p.keep(p.slot.Seq, body)
+		p.keep(p.slot, body)
 	}
 	p.summed = true
 	p.giveSummary()
