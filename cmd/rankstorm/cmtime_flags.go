@@ -155,7 +155,7 @@ func parseCmtime(name string, args []string, env environment, complain io.Writer
 	if f.port, err = net.LookupPort("tcp", port); err != nil || f.port == 0 {
 		return nil, usagef("cmtime: -p %q is neither a port from 1 to 65535 nor the name of a service", port)
 	}
-	if err := env.apply(name, long); err != nil {
+	if err := env.apply("cmtime", long); err != nil {
 		return nil, err
 	}
 	f.named = long.Changed
