@@ -36,8 +36,10 @@ func TestJunkFromAnotherHost(t *testing.T) {
 			out := resultFile(t)
 			heard := filepath.Join(t.TempDir(), "heard.json")
 			ear := start(t, "ear", lab("hosts", "exec", "n0", tool, "-record", heard, "-for", "10m"))
-			line := append([]string{"run", "-C", "n0", "-P", "4", "-c", "16", "-o", out,
-				"--hold", "create=100ms", "--hold", fmt.Sprintf("qp=%ds", seconds), "--hold", "connect=500ms"}, c.args...)
+			line := append([]string{
+				"run", "-C", "n0", "-P", "4", "-c", "16", "-o", out,
+				"--hold", "create=100ms", "--hold", fmt.Sprintf("qp=%ds", seconds), "--hold", "connect=500ms",
+			}, c.args...)
 			// A job before, for its hellos.
 			var before []*running
 			for i := range 4 {

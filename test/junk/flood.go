@@ -13,7 +13,7 @@ import (
 
 // Flood sends junk at an even rate to ports that come and go.
 type Flood struct {
-	Ports func() []Port // asked again twenty times a second
+	Ports func() []Port // asked again and again, less often as nothing changes: looking costs the kernel time
 	Kinds []Kind
 	Rate  int // connections a second
 	Seed  uint64
@@ -50,6 +50,7 @@ func (f *Flood) Run(ctx context.Context) Sent {
 		owed                                  float64
 		known                                 []Port
 		asked                                 time.Time
+		pause                                 = 50 * time.Millisecond
 	)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -63,8 +64,14 @@ func (f *Flood) Run(ctx context.Context) Sent {
 		now := time.Now()
 		gone := now.Sub(last)
 		last = now
-		if now.Sub(asked) >= 50*time.Millisecond {
+		if now.Sub(asked) >= pause {
+			before := known
 			known, asked = f.Ports(), now
+			if slices.Equal(before, known) {
+				pause = min(2*pause, 2*time.Second)
+			} else {
+				pause = 50 * time.Millisecond
+			}
 		}
 		ports := known
 		if !slices.ContainsFunc(ports, func(p Port) bool { return p.Network != "udp" }) {

@@ -1,5 +1,5 @@
-// Command cmd sends junk to all ports of the processes of a job, or records what
-// is said to them so that it can be said again.
+// Command cmd sends junk to all ports of the processes of a job, records what is
+// said to them so that it can be said again, or takes junk in place of a job.
 package main
 
 import (
@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -27,6 +28,7 @@ func main() {
 		seed     = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of all choices")
 		recorded = flag.String("recorded", "", "file of an earlier -record: said again, among the rest")
 		record   = flag.String("record", "", "send nothing; write what is heard into this file every 100 ms")
+		sink     = flag.Int("sink", 0, "send nothing; take what comes at so many ports")
 	)
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), *length)
@@ -34,9 +36,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
-	if *record != "" {
+	switch {
+	case *record != "":
 		err = listen(ctx, *record)
-	} else {
+	case *sink > 0:
+		err = swallow(ctx, *sink)
+	default:
 		err = send(ctx, *pids, *host, *rate, *seed, *recorded)
 	}
 	if err != nil {
@@ -69,6 +74,31 @@ func listen(ctx context.Context, path string) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// swallow accepts at n ports, reads once and closes.
+func swallow(ctx context.Context, n int) error {
+	for range n {
+		ln, err := net.Listen("tcp4", ":0")
+		if err != nil {
+			return err
+		}
+		go func() {
+			for {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer conn.Close()
+					_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+					_, _ = conn.Read(make([]byte, 256))
+				}()
+			}
+		}()
+	}
+	<-ctx.Done()
 	return nil
 }
 
