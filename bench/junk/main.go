@@ -127,8 +127,10 @@ func job(side int) (figure map[string]float64, sent string, err error) {
 		return nil, "", err
 	}
 	// The holds give the strangers time to find the listeners: same on both sides.
-	line := []string{filepath.Join(home, "rankstorm"), "run", "-q", "-C", "n0", "-P", fmt.Sprint(procs), "-c", fmt.Sprint(*conns),
-		"--rounds", fmt.Sprint(*rounds), "--hold", "listen=500ms", "--hold", "qp=100ms", "--secret-file", secret, "-o", out}
+	line := []string{
+		filepath.Join(home, "rankstorm"), "run", "-q", "-C", "n0", "-P", fmt.Sprint(procs), "-c", fmt.Sprint(*conns),
+		"--rounds", fmt.Sprint(*rounds), "--hold", "listen=500ms", "--hold", "qp=100ms", "--secret-file", secret, "-o", out,
+	}
 	var all []*exec.Cmd
 	var stderr [procs]bytes.Buffer
 	begun := time.Now()
