@@ -2,9 +2,9 @@
 GO      ?= go
 BIN     ?= bin/rankstorm
 GOLANGCI ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-FUZZTIME ?= 10s
+FUZZTIME ?= 5m
 
-.PHONY: all build static test test-hosts test-rdma kill-matrix lint fmt cover fuzz-short bench clean
+.PHONY: all build static test test-hosts test-rdma kill-matrix lint fmt cover fuzz fuzz-short bench clean
 
 all: build
 
@@ -42,9 +42,12 @@ cover:
 	$(GO) test -count=1 -coverprofile=cover.prof -coverpkg=./... ./...
 	$(GO) tool cover -func=cover.prof | tail -n 1
 
-# Every fuzz target for FUZZTIME each, one after the other.
-fuzz-short:
+# Every decoder: FUZZTIME in all, spread over the targets; 10m before a release.
+fuzz:
 	test/fuzz.sh $(FUZZTIME)
+
+fuzz-short:
+	test/fuzz.sh 1m
 
 # Ratios against the peers on this machine; not part of the tests.
 bench: build
