@@ -49,10 +49,10 @@ type Config struct {
 }
 
 // Keys of Config.Options at providers that ask the network for addresses and
-// routes.
+// routes. Values are decimal numbers.
 const (
-	OptionResolveTimeout = "resolve-timeout" // how long one question may take, as time.Duration prints it
-	OptionResolveRetries = "resolve-retries" // how often it is asked again, ≥ 0
+	OptionResolveTimeout = "resolve_timeout_ms" // of one try, 1 to 600000
+	OptionResolveRetries = "resolve_retries"    // tries after the first, 0 to 1000
 )
 
 // Provider is one way to connect: tcp, sim, later shm and rdma. Safe for

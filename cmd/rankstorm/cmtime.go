@@ -190,7 +190,7 @@ func (a *app) cmtimeConfig(f *cmtimeFlags, spec phases.Spec, bind string, secret
 	}
 	if f.transport == "rdma" {
 		cfg.Options = map[string]string{
-			transport.OptionResolveTimeout: (time.Duration(f.timeoutMS) * time.Millisecond).String(),
+			transport.OptionResolveTimeout: strconv.Itoa(f.timeoutMS),
 			transport.OptionResolveRetries: strconv.Itoa(f.retries),
 		}
 	}

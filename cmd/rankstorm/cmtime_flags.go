@@ -216,10 +216,10 @@ func (f *cmtimeFlags) set(letter byte, value string) error {
 		return f.number(letter, value, &f.qpn, 0, 1<<24-1, "as number of the first queue pair")
 	case 'r':
 		f.resolving = true
-		return f.number(letter, value, &f.retries, 0, 1<<20, "retries")
+		return f.number(letter, value, &f.retries, 0, 1000, "retries")
 	case 't':
 		f.resolving = true
-		return f.number(letter, value, &f.timeoutMS, 1, int(time.Hour/time.Millisecond), "ms")
+		return f.number(letter, value, &f.timeoutMS, 1, 600_000, "ms")
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (p optionless) Open(c transport.Config) (transport.Endpoint, error) {
 }
 
 func (p optionless) Probe(c transport.Config) error {
-	want := map[string]string{transport.OptionResolveTimeout: "1.5s", transport.OptionResolveRetries: "7"}
+	want := map[string]string{transport.OptionResolveTimeout: "1500", transport.OptionResolveRetries: "7"}
 	for k, v := range c.Options {
 		if want[k] != v {
 			return fmt.Errorf("option %s is %q, want %q", k, v, want[k])
@@ -134,7 +134,8 @@ func TestCmtimeFillsWhatCmtimeFills(t *testing.T) {
 	}{
 		{
 			"queue pairs", "-c 5",
-			[]map[string]string{client, none(client, played...)}, []map[string]string{server, none(server, played...)},
+			[]map[string]string{client, none(client, played...)},
+			[]map[string]string{server, none(server, played...)},
 		},
 		{
 			"played", "-c 5 -m 300",
