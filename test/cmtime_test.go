@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rankstorm/test/need"
 )
 
 // The face of cmtime, read by somebody who knows the format from cmtime and
@@ -390,7 +392,7 @@ func TestCmtimeAllTogether(t *testing.T) {
 // -S over IPv6, with more than two.
 func TestCmtimeSockets(t *testing.T) {
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
-		t.Skipf("no IPv6 here: %v", err)
+		need.Absent(t, "ipv6", "no IPv6 loopback: %v", err)
 	} else {
 		l.Close()
 	}

@@ -87,13 +87,14 @@ var errCmtimeUsage = errors.New("usage")
 // errCmtimeHelp asks for the help text.
 var errCmtimeHelp = errors.New("help")
 
-// parseCmtime reads a command line as getopt("B:b:C:c:Lm:n:P:p:q:r:St:") does:
-// letters may share a word, a value may follow in the same word or be the next
-// one, whatever that is, words that are no option are passed over, -- ends the
-// options, and of a repeated one the last counts; -B and -b are taken once. A
-// word that begins with -- and goes on is one of our long options. Complaints of
-// getopt itself go to complain. The error is errCmtimeUsage, errCmtimeHelp or a
-// usage error about a value.
+// cmtimeOptions are cmtime's, as getopt is told them; -S takes no value, as its
+// manual says.
+const cmtimeOptions = "B:b:C:c:Lm:n:P:p:q:r:St:"
+
+// parseCmtime reads a command line as cmtime does: of a repeated option the last
+// counts, but -B and -b are taken once. A word that begins with -- and goes on is
+// one of our long options. The error is errCmtimeUsage, errCmtimeHelp or a usage
+// error about a value.
 func parseCmtime(name string, args []string, env environment, complain io.Writer) (*cmtimeFlags, error) {
 	f := &cmtimeFlags{
 		connections: cmtimeConnections, threads: 1, peers: cmtimePeers, qpn: cmtimeQPN,
@@ -102,52 +103,30 @@ func parseCmtime(name string, args []string, env environment, complain io.Writer
 	port := cmtimePort
 	long := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	f.register(long)
-	for len(args) > 0 {
-		word := args[0]
-		args = args[1:]
-		switch {
-		case word == "--":
-			f.operands = append(f.operands, args...)
-			args = nil
-			continue
-		case word == "--help":
-			return nil, errCmtimeHelp
-		case strings.HasPrefix(word, "--"):
-			rest, err := f.long(long, word, args)
-			if err != nil {
-				return nil, err
-			}
-			args = rest
-			continue
-		case word == "-" || !strings.HasPrefix(word, "-"):
-			f.operands = append(f.operands, word)
-			continue
+	words := getopt{name: name, spec: cmtimeOptions, args: args, complain: complain}
+	for {
+		o, err := words.next()
+		if err != nil {
+			return nil, err
 		}
-		for cluster := word[1:]; cluster != ""; {
-			letter := cluster[0]
-			cluster = cluster[1:]
-			value := ""
-			switch {
-			case letter == 'L' || letter == 'S':
-			case !strings.ContainsRune("BbCcmnPpqrt", rune(letter)):
-				fmt.Fprintf(complain, "%s: invalid option -- '%s'\n", name, strings.ToValidUTF8(string(letter), "?"))
-				return nil, errCmtimeUsage
-			case cluster != "":
-				value, cluster = cluster, ""
-			case len(args) == 0:
-				fmt.Fprintf(complain, "%s: option requires an argument -- '%c'\n", name, letter)
-				return nil, errCmtimeUsage
-			default:
-				value, args = args[0], args[1:]
-			}
-			if letter == 'p' {
-				port = value
-			}
-			if err := f.set(letter, value); err != nil {
-				return nil, err
-			}
+		if o == (shortOption{}) {
+			break
+		}
+		switch {
+		case o.long == "--help":
+			return nil, errCmtimeHelp
+		case o.long != "":
+			words.args, err = f.long(long, o.long, words.args)
+		case o.letter == 'p':
+			port = o.value
+		default:
+			err = f.set(o.letter, o.value)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
+	f.operands = words.operands
 	if (f.iface == "" && f.bind == "") || f.controller == "" {
 		return nil, errCmtimeUsage
 	}
@@ -196,7 +175,6 @@ func (f *cmtimeFlags) set(letter byte, value string) error {
 		f.listener = true
 	case 'S':
 		f.sockets = true
-	case 'p': // looked up when all is known
 	case 'm':
 		f.mimicked = true
 		return f.number(letter, value, &f.mimic, 0, int(time.Minute/time.Microsecond), "µs")
