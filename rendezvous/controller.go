@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -51,7 +52,13 @@ type controller struct {
 
 // knockLink is the link of a process that was let in.
 type knockLink struct {
-	out *outbox
+	out    *outbox
+	frames atomic.Uint32 // read so far: the signs of life
+
+	// Guarded by the controller's mu.
+	seen  uint32
+	idle  time.Duration // without a sign of life
+	ended bool          // cut because it was silent
 }
 
 func (l *knockLink) send(kind byte, v any) { _ = writeMessage(l.out, kind, v) } // a broken link is seen by its reader
@@ -81,6 +88,7 @@ func startController(j *joiner, ln net.Listener) (*controller, error) {
 	j.ctl.handle(kindKnock, c.take)
 	j.gossip().listen(c.gossiped)
 	c.wg.Go(func() { c.tick(ctx) })
+	c.wg.Go(func() { c.watch(ctx) })
 	j.ctl.serve(ln)
 	return c, nil
 }
@@ -141,6 +149,7 @@ func (c *controller) converse(conn net.Conn, plain bool) {
 	conn.SetReadDeadline(time.Time{})
 	for {
 		kind, body, err := readFrame(r, maxKnock)
+		link.frames.Add(1)
 		switch {
 		case err != nil:
 			c.left(&k.Record, link, nil)
@@ -251,8 +260,12 @@ func (c *controller) left(rec *rank.Record, link *knockLink, cause *rank.Error) 
 		return
 	}
 	delete(c.links, rec.Nonce)
+	silent := time.Duration(0)
+	if link.ended {
+		silent = link.idle
+	}
 	if !c.g.sealed {
-		c.g.leave(rec.Nonce)
+		c.g.leave(rec.Nonce, silent)
 		return
 	}
 	if c.inPlace { // the control tree judges now
@@ -260,6 +273,9 @@ func (c *controller) left(rec *rank.Record, link *knockLink, cause *rank.Error) 
 	}
 	if cause == nil {
 		cause = rank.Errorf(rank.KindLost, "pid %d ended while the rank table was handed out", rec.PID)
+		if silent > 0 {
+			cause = rank.Errorf(rank.KindLost, "pid %d was silent for %v while the rank table was handed out: is it stopped, or cut off?", rec.PID, silent)
+		}
 		cause.Host = rec.Host
 		for p := range c.table.Procs {
 			if c.table.Procs[p].Nonce == rec.Nonce {
@@ -303,6 +319,34 @@ func (c *controller) failLocked(err *rank.Error) {
 		l.send(frameJobFailed, err)
 	}
 	c.j.end(outcome{err: err})
+}
+
+// watch asks all who wait whether they are there, and cuts the links of those
+// that are silent for the liveness timeout. Silence is counted in ticks: a
+// controller that was stopped does not blame the others.
+func (c *controller) watch(ctx context.Context) {
+	every := max(c.j.cfg.LivenessTimeout/4, time.Millisecond)
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		c.mu.Lock()
+		for _, l := range c.links {
+			if n := l.frames.Load(); n != l.seen {
+				l.seen, l.idle = n, 0
+			} else if l.idle += every; l.idle >= c.j.cfg.LivenessTimeout {
+				l.ended = true
+				l.out.Conn.Close() // its reader hears of it
+				continue
+			}
+			_ = writeFrame(l.out, frameThere, nil) // a broken link is seen by its reader
+		}
+		c.mu.Unlock()
+	}
 }
 
 // tick tells how far gathering is, here and to all who wait.

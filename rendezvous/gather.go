@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"rankstorm/rank"
@@ -17,8 +18,8 @@ type gathering struct {
 	present map[[16]byte]*rank.Record // let in and still connected
 	came    map[[16]byte]time.Duration
 	seen    map[[16]byte]bool // brought by gossip
-	left    int               // how many were let in and went before the seal
-	lastOut string            // the last one of them
+	gone    []departure       // were let in and went before the seal, and nobody came in their place
+	left    int               // how many went
 	refused []refusal
 }
 
@@ -37,6 +38,7 @@ func (g *gathering) admit(k *knock, at time.Duration) (mismatch, bool) {
 		if _, again := g.came[k.Record.Nonce]; !again {
 			g.came[k.Record.Nonce] = at
 		}
+		g.gone = slices.DeleteFunc(g.gone, func(d departure) bool { return d.takenBy(&k.Record) })
 	}
 	return m, ok
 }
@@ -87,14 +89,17 @@ func (g *gathering) judge(k *knock) (mismatch, bool) {
 	return mismatch{}, true
 }
 
-// leave takes out a process whose link ended.
-func (g *gathering) leave(nonce [16]byte) {
+// leave takes out a process whose link ended; silent is for how long it said
+// nothing, 0: it closed the link.
+func (g *gathering) leave(nonce [16]byte, silent time.Duration) {
 	r := g.present[nonce]
 	if g.sealed || r == nil {
 		return
 	}
 	g.left++
-	g.lastOut = who(r)
+	if len(g.gone) < mostGone {
+		g.gone = append(g.gone, departure{r, silent})
+	}
 	delete(g.present, nonce)
 	delete(g.came, nonce)
 }
@@ -127,7 +132,7 @@ func (g *gathering) seal() []rank.Record {
 
 // waiting says who is missing and why that may be, now after gathering began.
 func (g *gathering) waiting(now time.Duration, addr string, launch Launch) []string {
-	f := waitingFacts{procs: g.own.Procs, addr: addr, now: now, left: g.left, lastOut: g.lastOut, refused: g.refused, launch: launch}
+	f := waitingFacts{procs: g.own.Procs, addr: addr, now: now, left: g.left, gone: g.gone, refused: g.refused, launch: launch}
 	for nonce, r := range g.present {
 		f.present = append(f.present, arrival{record: r, at: g.came[nonce], gossiped: g.seen[nonce]})
 	}

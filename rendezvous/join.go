@@ -1,10 +1,12 @@
 package rendezvous
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -27,7 +29,6 @@ const (
 	slowestRetry  = 500 * time.Millisecond
 	knockDial     = 3 * time.Second // to reach the controller, one attempt
 	knockAnswer   = 5 * time.Second // for its answer; then the knock is repeated
-	knockSilence  = 3 * noticeEvery // without a sign of life of the controller
 	lonelyNotice  = 5 * time.Second // without a controller, until the user is told
 	lonelyRepeats = 15 * time.Second
 )
@@ -99,6 +100,9 @@ type joiner struct {
 	facts      string           // the controller's last word about who is missing
 	problem    string           // why the controller could not be reached
 	toldBy     string           // name of the controller
+	begun      time.Time        // this Join
+	lostAt     time.Duration    // since begun: when the link to that controller ended
+	lostWhy    string           // how; "": it stands
 	seeds      []netip.AddrPort // where it gossips; nil at the controller
 	census     waiting          // the controller's count of members and agents, where this process is none
 	agentOnce  sync.Once
@@ -168,7 +172,7 @@ func newJoiner(cfg Config) (*joiner, error) {
 	}
 	j := &joiner{
 		cfg: cfg, addr: addr, job: jobHash(cfg.JobKey),
-		outcomes: make(chan outcome, 8), notices: make(chan string, 64), awaited: make(chan struct{}),
+		begun: time.Now(), outcomes: make(chan outcome, 8), notices: make(chan string, 64), awaited: make(chan struct{}),
 	}
 	if err := checkOwn(j.knock()); err != nil {
 		return nil, err
@@ -256,6 +260,11 @@ func (j *joiner) decide(ctx context.Context) (*Group, error) {
 				patience.Reset(j.cfg.LivenessTimeout)
 				continue
 			}
+			select {
+			case o := <-j.outcomes: // at the same moment
+				return o.g, o.err
+			default:
+			}
 			return nil, j.timedOut()
 		}
 	}
@@ -291,15 +300,20 @@ func Told(err error) bool {
 // timedOut says why the job did not form.
 func (j *joiner) timedOut() error {
 	j.mu.Lock()
-	c, facts, toldBy, problem := j.controller, j.facts, j.toldBy, j.problem
+	c, facts, toldBy, problem, lost := j.controller, j.facts, j.toldBy, j.problem, ""
+	if j.lostWhy != "" {
+		lost = fmt.Sprintf("the controller (%s) was lost after %d s: %s", toldBy, seconds(j.lostAt), j.lostWhy)
+	}
 	j.mu.Unlock() // the controller has a lock of its own, which comes first
 	limit := j.cfg.JoinTimeout
 	switch {
 	case j.sealing.Load():
 		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: all %d processes came, but the rank table did not reach them all%s",
-			limit, j.cfg.Procs, c.handedTo())
+			limit, j.cfg.Procs, cmp.Or(c.handedTo(), after(": ", lost)))
 	case c != nil:
 		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: %s", limit, c.missing())
+	case lost != "": // nobody on this side hears of it any more
+		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: %s; since then: %s%s", limit, lost, problem, after("; before it said: ", facts))
 	case facts != "":
 		return told{rank.Errorf(rank.KindRendezvous, "the job did not form within %v: controller (%s) said: %s", limit, toldBy, facts)}
 	case toldBy != "":
@@ -312,6 +326,14 @@ func (j *joiner) timedOut() error {
 		return rank.Errorf(rank.KindRendezvous, "no controller at %s within %v: %s; if no process runs on that host, name another one with -C HOST", j.where(), limit, problem)
 	}
 	return rank.Errorf(rank.KindRendezvous, "no controller at %s within %v: %s; is a process started on that host with the same -C, and no firewall between?", j.where(), limit, problem)
+}
+
+// after puts something before a text that is not empty.
+func after(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + text
 }
 
 // tellUser passes notices on from one goroutine, those queued at the end too.

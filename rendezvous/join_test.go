@@ -381,12 +381,19 @@ func TestTimeoutNamesTheMissing(t *testing.T) {
 		}
 		// All give up at the same moment: who hears of others that have left already counts them too.
 		missing := regexp.MustCompile(`missing process numbers [0-9,-]*[0-5]-7`)
+		tell := 0
 		for range cfgs {
 			r := <-results
 			var e *rank.Error
-			if !errors.As(r.err, &e) || e.Kind != rank.KindRendezvous || !missing.MatchString(r.err.Error()) || Told(r.err) == strings.HasPrefix(r.err.Error(), "the job did not form within 20s: waiting") {
+			if !errors.As(r.err, &e) || e.Kind != rank.KindRendezvous || !missing.MatchString(r.err.Error()) || !Told(r.err) && !strings.HasPrefix(r.err.Error(), "the job did not form within 20s: waiting") {
 				t.Errorf("process %d got %v", r.i, r.err)
 			}
+			if !Told(r.err) {
+				tell++
+			}
+		}
+		if tell != 1 {
+			t.Errorf("%d processes tell the user, want the controller alone", tell)
 		}
 		l.clean(cfgs)
 	})

@@ -28,6 +28,8 @@ const (
 	frameTakeTable               // controller → process 0: encoded table, to be sealed
 	frameInPlace                 // process → controller: my group is sealed, I hang up
 	frameJobFailed               // controller → process: rank.Error, the job did not form
+	frameThere                   // controller → process: are you there
+	frameHere                    // process → controller: answer to frameThere
 )
 
 const (

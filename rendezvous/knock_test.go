@@ -60,7 +60,7 @@ func TestGathering(t *testing.T) {
 	if said := admit(knockOf(5, 3)); !strings.Contains(said, "one too many") {
 		t.Errorf("the fourth: %q", said)
 	}
-	g.leave(knockOf(4, 3).Record.Nonce)
+	g.leave(knockOf(4, 3).Record.Nonce, 0)
 	if said := admit(knockOf(5, 3)); said != "" {
 		t.Errorf("in place of the third: %s", said)
 	}

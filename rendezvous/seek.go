@@ -227,8 +227,12 @@ func (j *joiner) session(ctx context.Context, to netip.AddrPort) (reached bool, 
 	}
 	w.Seeds = reachableSeeds(w.Seeds, to.Addr())
 	j.welcomed(conn, &w)
-	defer j.parted(conn)
-	return true, j.follow(ctx, conn, r)
+	why, err := j.follow(ctx, conn, r)
+	if err != nil {
+		j.end(outcome{err: err}) // before it is known that the link is gone: the controller has said all
+	}
+	j.parted(conn, why)
+	return true, err
 }
 
 // reachableSeeds sorts the controller's gossip addresses: the one it answered
@@ -249,7 +253,7 @@ func reachableSeeds(seeds []netip.AddrPort, at netip.Addr) []netip.AddrPort {
 // welcomed begins to gossip.
 func (j *joiner) welcomed(conn net.Conn, w *welcome) {
 	j.mu.Lock()
-	j.link, j.toldBy, j.facts = conn, clip([]byte(w.Controller)), ""
+	j.link, j.toldBy, j.facts, j.lostWhy = conn, clip([]byte(w.Controller)), "", ""
 	j.seeds = w.Seeds
 	j.mu.Unlock()
 	if j.cfg.Procs > j.cfg.AgentsAbove {
@@ -264,28 +268,35 @@ func (j *joiner) welcomed(conn net.Conn, w *welcome) {
 }
 
 // parted ends welcomed.
-func (j *joiner) parted(conn net.Conn) {
+func (j *joiner) parted(conn net.Conn, why error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.link == conn {
 		j.link = nil
 	}
 	j.problem = "the controller (" + j.toldBy + ") is gone"
+	j.lostAt, j.lostWhy = time.Since(j.begun), "its link closed"
+	if errors.Is(why, os.ErrDeadlineExceeded) {
+		j.lostWhy = fmt.Sprintf("silent for %v", j.cfg.LivenessTimeout)
+	}
 }
 
-// follow listens to the controller until it is gone (nil) or the job is over.
-func (j *joiner) follow(ctx context.Context, conn net.Conn, r *bufio.Reader) error {
+// follow listens to the controller until it is gone (why) or the job is over (err).
+func (j *joiner) follow(ctx context.Context, conn net.Conn, r *bufio.Reader) (why, err error) {
 	for {
-		conn.SetReadDeadline(time.Now().Add(knockSilence))
-		kind, body, err := readBody(r, maxFrame, frameWait, frameTakeTable, frameJobFailed)
+		conn.SetReadDeadline(time.Now().Add(j.cfg.LivenessTimeout))
+		kind, body, err := readBody(r, maxFrame, frameWait, frameTakeTable, frameJobFailed, frameThere)
 		if err != nil {
-			return nil
+			return err, nil
 		}
 		switch kind {
+		case frameThere:
+			conn.SetWriteDeadline(time.Now().Add(j.cfg.LivenessTimeout))
+			_ = writeFrame(conn, frameHere, nil) // a controller that has gone may have left a last word, which is read next
 		case frameWait:
 			var w waiting
-			if decode(body, &w) != nil {
-				return nil
+			if err := decode(body, &w); err != nil {
+				return err, nil
 			}
 			if w.Sealing {
 				j.sealing.Store(true)
@@ -301,15 +312,15 @@ func (j *joiner) follow(ctx context.Context, conn net.Conn, r *bufio.Reader) err
 		case frameTakeTable:
 			t := &rank.Table{}
 			if err := decode(body, t); err != nil {
-				return rank.Errorf(rank.KindRendezvous, "the controller's rank table is not readable: %w", err)
+				return nil, rank.Errorf(rank.KindRendezvous, "the controller's rank table is not readable: %w", err)
 			}
 			j.takeTable(t)
 		case frameJobFailed:
 			cause := &rank.Error{Proc: rank.NoProc, Peer: rank.None}
 			if err := decode(body, cause); err != nil {
-				return rank.Errorf(rank.KindRendezvous, "the controller gave up: %w", err)
+				return nil, rank.Errorf(rank.KindRendezvous, "the controller gave up: %w", err)
 			}
-			return told{cause}
+			return nil, told{cause}
 		}
 	}
 }

@@ -20,6 +20,7 @@ const (
 	stuckAfter  = 5 * time.Second // without an arrival, before a likely cause is named
 	mostNames   = 16              // hosts or processes in a line
 	mostRefused = 64              // different refusals that are kept apart
+	mostGone    = 4096            // departures that are kept
 )
 
 // waitingFacts is what the controller knows while it waits. All times are since
@@ -30,7 +31,7 @@ type waitingFacts struct {
 	now     time.Duration // since the gathering began
 	present []arrival     // let in and still connected, the controller itself among them
 	left    int           // let in and gone again
-	lastOut string        // who left last
+	gone    []departure   // of them those whose place is empty, some if they are many
 	refused []refusal     // first one first
 	launch  Launch        // what the controller's launcher said
 }
@@ -40,6 +41,25 @@ type arrival struct {
 	record   *rank.Record
 	at       time.Duration
 	gossiped bool // gossip has brought its record
+}
+
+// departure of a process before the seal.
+type departure struct {
+	record *rank.Record
+	silent time.Duration // 0: it closed its link
+}
+
+// takenBy says that this process is the departed one, or came in its place.
+func (d departure) takenBy(r *rank.Record) bool {
+	return d.record.Nonce == r.Nonce || r.LauncherProc >= 0 && d.record.LauncherProc == r.LauncherProc
+}
+
+// String names the process by all that is known of it.
+func (d departure) String() string {
+	if n := d.record.LauncherProc; n >= 0 {
+		return fmt.Sprintf("process %d (%s) pid %d", n, d.record.Host, d.record.PID)
+	}
+	return fmt.Sprintf("a process (%s) pid %d", d.record.Host, d.record.PID)
 }
 
 // refusal of processes for the same reason.
@@ -73,15 +93,13 @@ func waitingLines(f *waitingFacts) []string {
 	if len(f.present) > 1 && quiet >= stuckAfter {
 		state += fmt.Sprintf("; nobody came for %d s", seconds(quiet))
 	}
-	lines := append([]string{state}, f.refusedCauses()...)
+	lines := append([]string{state}, f.lost()...)
+	lines = append(lines, f.refusedCauses()...)
 	if quiet < stuckAfter {
 		return lines
 	}
 	if f.launch.Launched > 0 && f.launch.Launched < f.procs {
 		lines = append(lines, fmt.Sprintf("%s started %d processes here, but -P says %d: are the others started too?", f.launch.Family, f.launch.Launched, f.procs))
-	}
-	if f.left > 0 {
-		lines = append(lines, fmt.Sprintf("%d came and ended again, the last one was %s: its own output says why", f.left, f.lastOut))
 	}
 	switch n := len(f.present); {
 	case n == 1:
@@ -94,6 +112,37 @@ func waitingLines(f *waitingFacts) []string {
 		lines = append(lines, fmt.Sprintf("all of the missing belong to %s: is that host up, and can it reach %s?", empty[0], f.addr))
 	case len(short) == 1:
 		lines = append(lines, fmt.Sprintf("all of the missing belong to %s: look at the output of its processes", shortHost(short[0])))
+	}
+	return lines
+}
+
+// lost names those who came and went, and the hosts of many.
+func (f *waitingFacts) lost() (lines []string) {
+	var silent, ended, hosts []string
+	longest := time.Duration(0)
+	for _, d := range f.gone {
+		if d.silent == 0 {
+			ended = append(ended, d.String())
+			continue
+		}
+		silent = append(silent, d.String())
+		longest = max(longest, d.silent)
+		if !slices.Contains(hosts, d.record.Host) {
+			hosts = append(hosts, d.record.Host)
+		}
+	}
+	if len(silent) > 0 {
+		slices.SortFunc(silent, rank.CompareNatural)
+		slices.SortFunc(hosts, rank.CompareNatural)
+		on := ""
+		if len(silent) > mostNames {
+			on = ", on " + shorten(hosts, "hosts")
+		}
+		lines = append(lines, fmt.Sprintf("lost, silent for %v: %s%s: are they stopped, or cut off from %s?", longest, shorten(silent, "processes"), on, f.addr))
+	}
+	if len(ended) > 0 {
+		slices.SortFunc(ended, rank.CompareNatural)
+		lines = append(lines, fmt.Sprintf("came and ended again: %s: their own output says why", shorten(ended, "processes")))
 	}
 	return lines
 }

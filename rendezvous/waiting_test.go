@@ -158,10 +158,22 @@ func TestWaitingLines(t *testing.T) {
 		},
 		{
 			"came and went",
-			waitingFacts{procs: 3, now: 8 * s, present: crowd(s, -1, "h0", "h1"), left: 2, lastOut: "h2 pid 7"},
+			waitingFacts{procs: 3, now: 8 * s, present: crowd(s, -1, "h0", "h1"), left: 2, gone: []departure{{record: &rank.Record{Host: "h2", PID: 7, LauncherProc: 2}}}},
 			[]string{
 				"waiting for 1 of 3 processes for 8 s: have h0×1, h1×1; nobody came for 7 s",
-				"2 came and ended again, the last one was h2 pid 7: its own output says why",
+				"came and ended again: process 2 (h2) pid 7: their own output says why",
+			},
+		},
+		{
+			"lost at once, before it is quiet",
+			waitingFacts{procs: 5, now: 4 * s, addr: "h0:7471", present: crowd(s, -1, "h0"), left: 4, gone: []departure{
+				{&rank.Record{Host: "h10", PID: 9, LauncherProc: -1}, 1500 * time.Millisecond}, {&rank.Record{Host: "h2", PID: 7, LauncherProc: -1}, 2 * s},
+				{&rank.Record{Host: "h2", PID: 8, LauncherProc: -1}, 0},
+			}},
+			[]string{
+				"waiting for 4 of 5 processes for 4 s: have h0×1",
+				"lost, silent for 2s: a process (h2) pid 7, a process (h10) pid 9: are they stopped, or cut off from h0:7471?",
+				"came and ended again: a process (h2) pid 8: their own output says why",
 			},
 		},
 		{
