@@ -4,7 +4,7 @@ BIN     ?= bin/rankstorm
 GOLANGCI ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 5m
 
-.PHONY: all build static test test-hosts test-rdma kill-matrix lint fmt cover fuzz fuzz-short bench clean
+.PHONY: all build static test test-hosts test-rdma kill-matrix lint fmt cover fuzz fuzz-short soak bench clean
 
 all: build
 
@@ -49,9 +49,6 @@ fuzz:
 fuzz-short:
 	test/fuzz.sh 1m
 
-# Ratios against the peers on this machine; not part of the tests.
-bench: build
-	bench/run.sh
-
-clean:
-	rm -rf bin bench/out cover.prof
+# A million connections over rounds, and what is left after each round (minutes).
+soak:
+	bench/soak.sh
