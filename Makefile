@@ -26,7 +26,8 @@ test-hosts:
 test-rdma:
 	test/rdma.sh
 
-# What kills, stops, starves and cuts do to jobs, in every phase: one line per cell. MATRIX=-quick for a dozen cells.
+# What kills, stops, starves and cuts do to jobs, in every phase: one line per cell. MATRIX=-quick for a dozen cells,
+# MATRIX='-run REGEXP' for some, MATRIX='-json FILE' for a record, MATRIX='-random 50 -seed 1' for drawn ones.
 kill-matrix: build
 	$(GO) run ./test/killmatrix -bin $(BIN) $(MATRIX)
 
