@@ -148,7 +148,7 @@ func (m *matrix) together(l *laboratory, list []cell, last bool) (again []cell) 
 	}
 	struck := time.Now()
 	for i, j := range jobs {
-		j.struck = struck
+		j.struck, j.traces = struck, "host "+j.victim.host+" struck"
 		wg.Go(func() {
 			if ready[i] == nil {
 				ready[i] = err

@@ -140,7 +140,7 @@ func (j *job) enter() error {
 	j.hold = longHold
 	switch {
 	case j.c.victim == "parent" && j.c.fault == "kill":
-	case j.c.fault == "fds", j.c.victim == "parent", j.c.phase == "seal", j.c.phase == "clock":
+	case j.c.fault == "fds", j.c.victim == "parent":
 		j.hold = 1500 * time.Millisecond // nothing ends it before its time
 	case j.c.fault == "loss", j.c.fault == "rate":
 		j.hold = 5 * time.Second

@@ -225,8 +225,13 @@ func (j *job) judgeDocuments(o *outcome, s *side) {
 		o.fault("the document names no first cause")
 	}
 	if o.promise.rows {
-		for _, missing := range d.rowless(j.survivors(s), j.c.phase) {
-			o.fault("document: %s", missing)
+		survivors := j.survivors(s)
+		missing := d.rowless(survivors, j.c.phase)
+		for _, text := range missing {
+			o.fault("document: %s", text)
+		}
+		if len(missing) == 0 {
+			j.traces += fmt.Sprintf(", rows of all %d survivors", len(survivors))
 		}
 	}
 }
