@@ -65,7 +65,7 @@ func (j *job) judgeCulprit(o *outcome, s *side) {
 		j.judgeStarved(o, s)
 		return
 	}
-	if s.culprit.Line == "" {
+	if mild := o.promise.counted && len(s.docs) > 0; s.culprit.Line == "" && !mild {
 		o.fault("no error line%s names the victim (%s)", sideText(s), j.victimText())
 	}
 	if len(s.docs) == 0 || j.c.victim == "parent" {
@@ -98,8 +98,10 @@ func (j *job) disagrees(s *side) string {
 	d, c := s.docs[0], s.culprit
 	switch {
 	case j.c.fault == "loss" || j.c.fault == "rate":
-		if c.Host == j.victim.host || d.onlyWith(j.victim.onHost) {
-			return ""
+		on := func(n int) bool { return slices.Contains(j.victim.onHost, n) }
+		switch {
+		case j.c.victim == "root", c.Host == j.victim.host, on(c.Proc), on(d.procOf(c.Rank)), d.onlyWith(j.victim.onHost):
+			return "" // whom the root hears badly is late, whichever end loses
 		}
 		return fmt.Sprintf("names %s", c)
 	case j.victim.host != "" && s.apart:

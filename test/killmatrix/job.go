@@ -25,6 +25,7 @@ const (
 	liveness = 1500 * time.Millisecond
 	phase    = 5 * time.Second
 	longHold = 12 * time.Second // a loss ends it
+	drawnEnd = 12 * time.Second // of random jobs in which nobody is lost
 )
 
 // proc is one process of a job, each in a folder of its own.
@@ -174,7 +175,11 @@ func (j *job) args(more ...string) []string {
 	}
 	switch {
 	case j.c.phase == anyMoment:
-		return append(append(args, "--rounds", "100000"), more...)
+		args = append(args, "--rounds", "100000")
+		if j.c.fault == "fds" { // failed connections alone end no job
+			args = append(args, "--max-time", drawnEnd.String())
+		}
+		return append(args, more...)
 	case j.c.fault == "fds" && j.c.victim != "parent":
 		args = append(args, "--rounds", "2") // the first has what it needs open, the second opens it anew
 		if j.samples() {

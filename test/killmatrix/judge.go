@@ -56,10 +56,14 @@ func (j *job) judge(o *outcome) {
 		j.reap(orphans)
 		return !slices.ContainsFunc(j.procs, running) && !slices.ContainsFunc(j.ranksOfSpawn(), alive)
 	}) {
+		var still []string
 		for _, p := range j.procs {
 			if running(p) {
-				o.fault("%s still runs %v after the fault: %s", p.name, limit, p.lastWords())
+				still = append(still, p.name)
 			}
+		}
+		if len(still) > 0 {
+			o.fault("%s: still running %v after the fault: %s", strings.Join(still, " "), limit, j.said())
 		}
 		for _, pid := range j.ranksOfSpawn() {
 			if alive(pid) {

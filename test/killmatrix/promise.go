@@ -46,6 +46,7 @@ func promised(c cell) promise {
 		p.text = "1, or 3 before the seal, the victim named"
 		if c.fault == "fds" {
 			p.codes, p.docs = []int{1, 2, 3}, []string{docNone, docPartial, docWhole}
+			p.within += drawnEnd
 			p.text = "1, 2 or 3, the victim named"
 		}
 	case c.fault == "fds" && forming:
@@ -58,10 +59,10 @@ func promised(c cell) promise {
 	case c.fault == "loss" || c.fault == "rate":
 		p.codes, p.docs, p.counted = []int{0, 1}, []string{docPartial, docWhole}, true
 		p.within += 45 * time.Second // the host is there, only slow: every barrier takes retries
-		p.text = "0 and a whole document, or 1 and a name on that host; frames were hit"
+		p.text = "0 and a whole document, or 1 and who is named, or each failed connection, has an end on that host; frames were hit"
 		if forming {
 			p.codes, p.docs = []int{0, 1, 3}, []string{docNone, docPartial, docWhole}
-			p.text = "0 and a whole document, or 1 or 3 and a name on that host; frames were hit"
+			p.text = "0 and a whole document, or 1 or 3 and who is named, or each failed connection, has an end on that host; frames were hit"
 		}
 	case forming && c.mode == "spawn":
 		p.codes, p.named, p.docs = []int{1, 3}, true, []string{docNone, docPartial}
