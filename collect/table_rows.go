@@ -40,8 +40,6 @@ var narrowings = []struct {
 	{drop: "p50"},
 	{drop: "count"},
 	{drop: "p99"},
-	{drop: "phase"}, // of phases without steps it goes into the column of steps
-	{drop: "max"},
 }
 
 func anyFailed(d *Document) bool {
@@ -197,8 +195,6 @@ func durationCell(ns *int64) string {
 
 func (l *layout) stepCell(r tableRow) string {
 	switch {
-	case r.step == nil && l.dropped["phase"]:
-		return r.phase
 	case r.step == nil:
 		return ""
 	case r.step.Side == SideTarget:

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"net"
 	"os"
 	"strconv"
@@ -95,9 +94,6 @@ func inherit(pipe *os.File) (*Inheritance, error) {
 	var hello spawnHello
 	if err := json.Unmarshal(line, &hello); err != nil {
 		return nil, err
-	}
-	if hello.Procs < 1 || hello.Controller == "" {
-		return nil, errors.New("its first line is no greeting")
 	}
 	lost, parent := make(chan *rank.Error, 1), make(chan struct{})
 	in := &Inheritance{

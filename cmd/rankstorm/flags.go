@@ -98,7 +98,7 @@ func (t *topologyFlags) register(flags *pflag.FlagSet) {
 	flags.Uint64Var(&t.seed, "seed", d.Seed, "`number` that all random choices derive from")
 	flags.IntVarP(&t.connections, "connections", "c", d.Connections, "connections per edge")
 	flags.IntVarP(&t.threads, "threads", "n", d.Threads, "worker threads per rank")
-	flags.StringVar(&t.transport, "transport", d.Transport, "what carries the connections: tcp")
+	flags.StringVar(&t.transport, "transport", d.Transport, "what carries the connections: "+strings.Join(providerNames(), " or "))
 }
 
 // runFlags are the flags of run, as typed.

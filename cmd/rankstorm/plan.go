@@ -72,7 +72,7 @@ func (p *planFlags) forecast(named func(flag string) bool) (*forecast, error) {
 	}
 	provider, ok := providers[p.transport]
 	if !ok {
-		return nil, usagef("plan: --transport %q is not known: use tcp", p.transport)
+		return nil, usagef("plan: --transport %q is not known: use %s", p.transport, strings.Join(providerNames(), " or "))
 	}
 	params, err := p.params("plan", named)
 	if err != nil {

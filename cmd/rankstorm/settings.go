@@ -16,12 +16,14 @@ import (
 	"rankstorm/rank"
 	"rankstorm/rendezvous"
 	"rankstorm/transport"
+	"rankstorm/transport/rdma"
 	"rankstorm/transport/tcp"
 )
 
 // providers by the name that --transport takes.
 var providers = map[string]func() transport.Provider{
-	"tcp": tcp.New,
+	"rdma": rdma.New,
+	"tcp":  tcp.New,
 }
 
 // providerNames lists the providers of this build, sorted.
@@ -129,7 +131,7 @@ func (r *runFlags) spec(procs int, named func(flag string) bool) (phases.Spec, e
 		s.Delays = append(s.Delays, d)
 	}
 	if _, ok := providers[r.transport]; !ok {
-		return s, usagef("run: --transport %q is not known: use tcp", r.transport)
+		return s, usagef("run: --transport %q is not known: use %s", r.transport, strings.Join(providerNames(), " or "))
 	}
 	const most = int(time.Minute / time.Microsecond)
 	if r.mimic < 0 || r.mimic > most {

@@ -37,17 +37,23 @@ func (p *process) open() error {
 	}
 	first, n := p.table.RanksOf(p.self)
 	p.results = make(chan result, 3*n*p.spec.Threads)
+	ranks, configs := make([]*localRank, n), make([]transport.Config, n)
 	for i := range n {
 		rk := &localRank{p: p, rank: first + rank.Rank(i), host: p.table.HostOf(first), loads: map[int]*load{}}
 		rk.bind = dataAddress(p.table, rk.rank, p.cfg.Bind)
-		tc := transport.Config{
-			Clock: p.clock, Name: fmt.Sprintf("rank %d", rk.rank),
+		configs[i] = transport.Config{
+			Clock: p.clock, Name: fmt.Sprintf("rank %d", rk.rank), Device: p.cfg.Device,
 			Bind: []string{rk.bind}, Advertise: rk.bind, Workers: p.spec.Threads, Options: p.cfg.Options, Park: p.crowded,
 		}
-		if err := p.cfg.Provider.Probe(tc); err != nil {
+		if err := p.cfg.Provider.Probe(configs[i]); err != nil {
 			return rk.wrap(phases.Create, "probe", rank.None, err)
 		}
-		ep, err := p.cfg.Provider.Open(tc)
+		ranks[i] = rk
+	}
+	// Again: a provider's libraries may keep what they opened for the first use of a device.
+	p.before = p.resources("before")
+	for i, rk := range ranks {
+		ep, err := p.cfg.Provider.Open(configs[i])
 		if err != nil {
 			return rk.wrap(phases.Create, "open endpoint", rank.None, err)
 		}

@@ -400,6 +400,7 @@ struct rs_rdma_cm_event {
 #define RS_ACCESS_REMOTE_ATOMIC 8
 #define RS_WR_SEND 2
 #define RS_SEND_SIGNALED 2
+#define RS_SEND_SOLICITED 4
 #define RS_WC_RECV 128
 #define RS_TRANSPORT_IB 0
 #define RS_TRANSPORT_IWARP 1

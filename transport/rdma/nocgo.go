@@ -1,0 +1,9 @@
+//go:build !cgo
+
+package rdma
+
+import "rankstorm/transport"
+
+func (s *settings) check() error { return Usable() }
+
+func open(settings, transport.Config) (transport.Endpoint, error) { return nil, Usable() }
