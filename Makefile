@@ -4,7 +4,7 @@ BIN     ?= bin/rankstorm
 GOLANGCI ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 5m
 
-.PHONY: all build static test test-hosts test-rdma kill-matrix lint fmt cover fuzz fuzz-short bench clean
+.PHONY: all build static test test-hosts test-rdma kill-matrix lint fmt cover fuzz fuzz-short soak bench clean
 
 all: build
 
@@ -26,7 +26,8 @@ test-hosts:
 test-rdma:
 	test/rdma.sh
 
-# What kills, stops, starves and cuts do to jobs, in every phase: one line per cell. MATRIX=-quick for a dozen cells.
+# What kills, stops, starves and cuts do to jobs, in every phase: one line per cell. MATRIX=-quick for a dozen cells,
+# MATRIX='-run REGEXP' for some, MATRIX='-json FILE' for a record, MATRIX='-random 50 -seed 1' for drawn ones.
 kill-matrix: build
 	$(GO) run ./test/killmatrix -bin $(BIN) $(MATRIX)
 
@@ -49,9 +50,6 @@ fuzz:
 fuzz-short:
 	test/fuzz.sh 1m
 
-# Ratios against the peers on this machine; not part of the tests.
-bench: build
-	bench/run.sh
-
-clean:
-	rm -rf bin bench/out cover.prof
+# A million connections over rounds, and what is left after each round (minutes).
+soak:
+	bench/soak.sh

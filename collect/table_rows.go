@@ -40,6 +40,8 @@ var narrowings = []struct {
 	{drop: "p50"},
 	{drop: "count"},
 	{drop: "p99"},
+	{drop: "phase"}, // of phases without steps it goes into the column of steps
+	{drop: "max"},
 }
 
 func anyFailed(d *Document) bool {
@@ -195,6 +197,8 @@ func durationCell(ns *int64) string {
 
 func (l *layout) stepCell(r tableRow) string {
 	switch {
+	case r.step == nil && l.dropped["phase"]:
+		return r.phase
 	case r.step == nil:
 		return ""
 	case r.step.Side == SideTarget:

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden tables")
 
-var tableWidths = []int{0, 80, 100, 160}
+var tableWidths = []int{0, 40, 80, 100, 160}
 
 func table(t testing.TB, d *Document, o TableOptions) string {
 	t.Helper()

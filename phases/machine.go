@@ -16,6 +16,7 @@ type Slot struct {
 	Round int32 // 0 … rounds-1; slots outside rounds carry 0
 	Stage int32
 	Hold  time.Duration // --hold of this phase: added to the deadline
+	Ahead time.Duration // first slot only: --hold of seal and clock, which end before this slot is ready
 }
 
 // Limits are the deadlines of a job.

@@ -178,7 +178,7 @@ func (m *Member) prepare(now Time, msg Message) {
 	m.entry, _ = Lookup(m.slot.Phase)
 	m.ask = msg.Seq
 	m.expect(Ready, Preparing)
-	m.deadlinesAfter(now, m.cfg.Limits.Prepare, "the go")
+	m.deadlinesAfter(now, m.slot.Ahead+m.cfg.Limits.Prepare, "the go")
 	clear(m.progress)
 	m.down(msg)
 	m.emit(MemberOutput{Kind: MPrepare, Seq: msg.Seq, Last: msg.Last})

@@ -228,7 +228,7 @@ func (r *Root) prepare(now Time, seq int32) {
 	r.slot = r.cfg.Schedule.At(seq)
 	r.last = r.cfg.Schedule.Last(seq, r.roundsOver(now))
 	r.done, r.total = 0, 0
-	r.expect(Ready, Preparing, now+int64(r.cfg.Limits.Prepare))
+	r.expect(Ready, Preparing, now+int64(r.slot.Ahead+r.cfg.Limits.Prepare))
 	r.down(Message{Type: Prepare, Seq: seq, Last: r.last})
 }
 

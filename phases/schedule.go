@@ -98,6 +98,9 @@ func (s *Schedule) At(seq int32) Slot {
 		slot.Phase = tokens[at-int(s.stages)+1]
 	}
 	slot.Hold = s.hold(slot.Phase)
+	if seq == 0 {
+		slot.Ahead = s.hold(Seal) + s.hold(ClockSync)
+	}
 	return slot
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"strconv"
@@ -94,6 +95,9 @@ func inherit(pipe *os.File) (*Inheritance, error) {
 	var hello spawnHello
 	if err := json.Unmarshal(line, &hello); err != nil {
 		return nil, err
+	}
+	if hello.Procs < 1 || hello.Controller == "" {
+		return nil, errors.New("its first line is no greeting")
 	}
 	lost, parent := make(chan *rank.Error, 1), make(chan struct{})
 	in := &Inheritance{

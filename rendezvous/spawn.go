@@ -327,15 +327,23 @@ func orFile(w io.Writer, def *os.File) io.Writer {
 	return w
 }
 
-// tell writes a line to the child. A full or broken pipe is no failure of the
-// parent: the child is stopped or gone, and its end will be seen.
+// tell writes a line to the child, at once or not at all: a deadline may have
+// passed before the write begins, where there are more processes than cores. A
+// full or broken pipe is no failure of the parent: the child is stopped or gone,
+// and its end will be seen.
 func (c *spawned) tell(v any) {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return // plain structs of numbers, strings and bytes always encode
 	}
-	c.pipe.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	_, _ = c.pipe.Write(append(line, '\n'))
+	raw, err := c.pipe.SyscallConn()
+	if err != nil {
+		return // closed
+	}
+	_ = raw.Write(func(fd uintptr) bool {
+		_, _ = syscall.Write(int(fd), append(line, '\n')) // does not block: os.Pipe made it so
+		return true
+	})
 }
 
 func (s *spawn) signalAll(sig syscall.Signal) {

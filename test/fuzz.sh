@@ -30,7 +30,7 @@ crashed=0
 while read -r package target; do
 	result=ok
 	# shellcheck disable=SC2086 # none or two words
-	go test -run '^$' -fuzz "^$target\$" -fuzztime "${each}s" $parallel "$package" -args -test.fuzzcachedir="$cache/$package" >"$log" 2>&1 || result=CRASH
+	go test -run '^$' -fuzz "^$target\$" -fuzztime "${each}s" -fuzzminimizetime 1s $parallel "$package" -args -test.fuzzcachedir="$cache/$package" >"$log" 2>&1 || result=CRASH
 	executions=$(sed -nE 's/.* execs: ([0-9]+).*/\1/p' "$log" | tail -n 1)
 	seeds=$(sed -nE 's/.* gathering baseline coverage: [0-9]+\/([0-9]+) completed.*/\1/p' "$log" | tail -n 1)
 	printf '%-26s %-24s %12s %10s  %s\n' "${package#./}" "$target" "${executions:-0}" "${seeds:-0}" "$result"

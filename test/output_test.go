@@ -26,6 +26,7 @@ func TestOutputThatFails(t *testing.T) {
 		name   string
 		out    func(t *testing.T, dir string) string // value of -o
 		stdout func(t *testing.T) *os.File           // nil: read to the end
+		closed bool                                  // no standard output at all
 		says   string
 		not    string
 	}{
@@ -42,6 +43,15 @@ func TestOutputThatFails(t *testing.T) {
 			out: func(*testing.T, string) string { return "-" }, says: "broken pipe: the result document is in ",
 		},
 		{
+			name: "no standard output for the table", closed: true,
+			out:  func(_ *testing.T, dir string) string { return filepath.Join(dir, "r.json") },
+			says: "result document on ", not: "could not be printed",
+		},
+		{
+			name: "no standard output for the document", closed: true,
+			out: func(*testing.T, string) string { return "-" }, says: "write standard output: file already closed: the result document is in ",
+		},
+		{
 			name: "a full disk under the table", stdout: fullDevice,
 			out:  func(_ *testing.T, dir string) string { return filepath.Join(dir, "r.json") },
 			says: "the table could not be printed: ",
@@ -50,6 +60,9 @@ func TestOutputThatFails(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir, tmp := t.TempDir(), t.TempDir()
 			cmd := exec.Command(binary, "run", "--spawn", "3", "-v", "-o", c.out(t, dir))
+			if c.closed {
+				cmd = exec.Command("sh", append([]string{"-c", `exec "$@" >&-`, "sh"}, cmd.Args...)...)
+			}
 			cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR="+tmp)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr

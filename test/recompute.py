@@ -99,7 +99,7 @@ def parse(text):
     header = " · ".join(lines[:blank])
     rest = lines[blank + 1:]
     rows = []
-    if rest and rest[0].startswith("phase"):
+    if rest and rest[0].startswith(("phase", "step")):
         heads = cells(rest[0])
         end = rest.index("")
         for line in rest[1:end]:
@@ -208,12 +208,13 @@ def check_rows(doc, names, rows):
             if phase["wall_ns"] is None:
                 continue
             row = left.pop(0) if left else {}
-            check(f"row of phase {phase['phase']}", row, {"phase": phase["phase"], "wall": duration(phase_wall(doc, phase))})
+            column = "phase" if "phase" in names else "step"
+            check(f"row of phase {phase['phase']}", row, {column: phase["phase"], "wall": duration(phase_wall(doc, phase))})
             continue
         for i, step in enumerate(phase["steps"]):
             row = left.pop(0) if left else {}
             where = f"{phase['phase']}: {step['step']}"
-            check(f"{where}: phase", row.get("phase"), phase["phase"] if i == 0 else None)
+            check(f"{where}: phase", row.get("phase"), phase["phase"] if i == 0 and "phase" in names else None)
             printed = row.get("step", "")
             if step["side"] == "target":
                 check(f"{where}: marked as the target's", printed.endswith((" (target)", " (t)")), True)
@@ -432,11 +433,11 @@ def check_lines(doc, labelled):
             want.append(["fix", "fix: " + cause["fix"]])
     want += [["warning", w] for w in doc["warnings"]]
     want.append(["exit", exit_text(doc)])
-    lists = ("failures", "connections", "barriers", "clocks", "resources", "growth")
 
     def words(text):
-        return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).split())
-    printed = [[k, (" · " if k in lists else " ").join(v)] for k, v in labelled]
+        return " ".join(w for w in re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).split() if w != "·")
+    # Narrow lines break between items and within long ones: the dots are not compared.
+    printed = [[k, " ".join(v)] for k, v in labelled]
     for i in range(max(len(printed), len(want))):
         p = printed[i] if i < len(printed) else ["nothing", ""]
         w = want[i] if i < len(want) else ["nothing", ""]

@@ -41,6 +41,7 @@ func flagSets() []flagSet {
 	return []flagSet{
 		{"run", runSamples, func(f *pflag.FlagSet) any { r := &runFlags{}; r.register(f); return r }},
 		{"plan", planSamples, func(f *pflag.FlagSet) any { p := &planFlags{}; p.register(f); return p }},
+		{"devices", map[string]string{"json": "true"}, func(f *pflag.FlagSet) any { d := &devicesFlags{}; d.register(f); return d }},
 	}
 }
 

@@ -28,7 +28,7 @@ func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
 			}
 			cmd, rest, err := root.Find(args)
 			if err != nil || cmd == root || len(rest) > 0 {
-				return usagef("no help about %q: there is help for run, plan, cmtime, version, phases and topologies", strings.Join(args, " "))
+				return usagef("no help about %q: there is help for run, plan, devices, cmtime, version, phases and topologies", strings.Join(args, " "))
 			}
 			return cmd.Help()
 		},

@@ -5,9 +5,12 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // version is the release; a build may set it with -ldflags "-X main.version=…".
@@ -20,5 +23,26 @@ func main() {
 	// A reader that has seen enough (| head) must not kill a process of the job:
 	// to the others that would be a loss.
 	signal.Ignore(syscall.SIGPIPE)
-	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), standardOutput(), os.Stderr))
+}
+
+// standardOutput is where results go. If it was closed by whoever started the program, the runtime has put /dev/null in
+// its place, for reading and writing; a result must not vanish there.
+func standardOutput() io.Writer {
+	var at, null unix.Stat_t
+	flags, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_GETFL, 0)
+	if err != nil || flags&unix.O_ACCMODE != unix.O_RDWR || unix.Fstat(unix.Stdout, &at) != nil || unix.Stat(os.DevNull, &null) != nil {
+		return os.Stdout
+	}
+	if at.Mode&unix.S_IFMT != unix.S_IFCHR || at.Rdev != null.Rdev {
+		return os.Stdout
+	}
+	return closedOutput{}
+}
+
+// closedOutput takes nothing.
+type closedOutput struct{}
+
+func (closedOutput) Write([]byte) (int, error) {
+	return 0, &os.PathError{Op: "write", Path: "standard output", Err: os.ErrClosed}
 }

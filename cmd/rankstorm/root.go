@@ -70,7 +70,7 @@ table for the whole job.
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
-	commands := []*cobra.Command{a.runCommand(), a.planCommand(), a.cmtimeCommand(), a.versionCommand()}
+	commands := []*cobra.Command{a.runCommand(), a.planCommand(), a.devicesCommand(), a.cmtimeCommand(), a.versionCommand()}
 	root.AddCommand(commands...)
 	root.SetHelpCommand(a.helpCommand(root))
 	return root

@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	plainEvery = 2 * time.Second // between two plain lines of one phase
-	nameLate   = 3               // ranks named in a progress line
+	plainEvery  = 2 * time.Second        // between two plain lines of one phase
+	roundsEvery = 10 * time.Second       // between two plain lines about rounds
+	drawEvery   = 250 * time.Millisecond // the same on a terminal
+	nameLate    = 3                      // ranks named in a progress line
 )
 
 // display tells the user what happens while the job runs: one moving line on
@@ -24,6 +26,10 @@ type display struct {
 	last  int64 // root's clock: last line
 	done  int64 // at the last progress, for the rate
 	drawn bool
+
+	rounds   int64 // root's clock: last line about rounds, first the start of the first round
+	roundsIn int32 // rounds that were over then
+	since    int64 // root's clock: start of the first round
 }
 
 func newDisplay(p *process) *display {
@@ -32,12 +38,42 @@ func newDisplay(p *process) *display {
 
 func (d *display) begin(s phases.Slot, t int64) {
 	d.slot, d.begun, d.last, d.done = s, t, t, 0
+	d.roundsOver(t)
+}
+
+// roundsOver tells now and then how many rounds are over: their phases may all be too short to be told.
+func (d *display) roundsOver(now int64) {
+	if d.since == 0 {
+		d.since, d.rounds = now, now
+	}
+	every := int64(roundsEvery)
+	if d.tty {
+		every = int64(drawEvery)
+	}
+	if !d.on || d.p.spec.Rounds == 1 || now-d.rounds < every || d.slot.Round == d.roundsIn {
+		return
+	}
+	d.draw(collect.Progress{
+		Phase: "rounds", Done: int64(d.slot.Round), Total: int64(d.p.spec.Rounds),
+		PerSecond: float64(d.slot.Round-d.roundsIn) / time.Duration(now-d.rounds).Seconds(), Elapsed: time.Duration(now - d.since),
+	})
+	d.rounds, d.roundsIn = now, d.slot.Round
+}
+
+// draw shows a line in the way of its place.
+func (d *display) draw(line collect.Progress) {
+	if d.tty {
+		fmt.Fprintf(d.p.stderr(), "\r\x1b[K%s", line.TTYLine(d.p.cfg.Columns))
+		d.drawn = true
+		return
+	}
+	fmt.Fprintf(d.p.stderr(), "rankstorm: %s\n", line.Line())
 }
 
 // progress shows how far the running slot is.
 func (d *display) progress(m phases.Message) {
 	now := d.p.now()
-	if !d.on || m.Seq != d.slot.Seq || now <= d.last || !d.tty && now-d.last < int64(plainEvery) {
+	if !d.on || m.Seq != d.slot.Seq || now-d.begun < int64(drawEvery) || now <= d.last || !d.tty && now-d.last < int64(plainEvery) {
 		return
 	}
 	line := collect.Progress{
@@ -65,12 +101,7 @@ func (d *display) progress(m phases.Message) {
 		line.Late, line.LateMore = nil, 0 // most are still at work: naming some says nothing
 	}
 	d.last, d.done = now, m.Done
-	if d.tty {
-		fmt.Fprintf(d.p.stderr(), "\r\x1b[K%s", line.TTYLine(d.p.cfg.Columns))
-		d.drawn = true
-		return
-	}
-	fmt.Fprintf(d.p.stderr(), "rankstorm: %s\n", line.Line())
+	d.draw(line)
 }
 
 // clear removes the moving line before something else is printed.

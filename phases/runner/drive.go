@@ -41,7 +41,7 @@ func (p *process) drive(ctx context.Context) {
 		case <-hold:
 			do = func() {
 				p.hold = nil
-				p.reportDone()
+				p.afterHold()
 			}
 		case <-release:
 			do = func() {
@@ -190,7 +190,7 @@ func (p *process) do(out phases.MemberOutput) {
 		if p.hold != nil {
 			p.hold.Stop()
 			p.hold = nil
-			p.reportDone()
+			p.afterHold()
 		}
 	case phases.MReattach:
 		p.search(out.Cause)

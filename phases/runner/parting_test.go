@@ -1,15 +1,18 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"rankstorm/phases"
+	"rankstorm/rank"
 	"rankstorm/rendezvous/memnet"
 	"rankstorm/transport/sim"
 )
@@ -82,4 +85,49 @@ func TestKilledAroundTheEnd(t *testing.T) {
 		t.Errorf("exit codes %v: the moments lie on one side only", codes)
 	}
 	t.Logf("exit codes: %v", codes)
+}
+
+// A hold of the phases before the lockstep ends with a loss, at everybody and at once, however long it was to be.
+func TestHoldsBeforeTheLockstepEndWithALoss(t *testing.T) {
+	for _, ph := range []phases.Token{phases.Seal, phases.ClockSync} {
+		for _, victim := range []int{0, 1, 8} {
+			t.Run(fmt.Sprint(ph, " ", victim), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := start(t, 3, spec(9, func(s *phases.Spec) {
+						s.TreeArity, s.Topology.Name = 2, "ring"
+						s.Holds = []phases.Hold{{Phase: ph, For: 10 * time.Minute}}
+					}), sim.FabricConfig{})
+					time.Sleep(2 * time.Minute)
+					for _, p := range b.procs {
+						if p.over.Load() || !strings.Contains(p.stderr.String(), fmt.Sprintf("phase %s for 10m0s", ph)) {
+							t.Fatalf("process %d does not hold: %v\n%s", p.i, p.err, p.stderr.String())
+						}
+					}
+					b.kill(victim)
+					b.wait()
+					for _, p := range b.procs {
+						if p.i == victim {
+							continue
+						}
+						var e *rank.Error
+						if !errors.As(p.err, &e) || ExitCode(p.err) != 1 || e.Kind != rank.KindLost || int(e.Proc) != victim || p.ended > 2*time.Minute+8*time.Second {
+							t.Errorf("process %d after %v: %v", p.i, p.ended, p.err)
+						}
+					}
+				})
+			})
+		}
+		t.Run(string(ph)+" goes on", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := start(t, 2, spec(4, func(s *phases.Spec) {
+					s.PhaseTimeout = 5 * time.Second
+					s.Holds = []phases.Hold{{Phase: ph, For: time.Minute}}
+				}), sim.FabricConfig{})
+				whole(t, b.clean(), 12)
+				if b.procs[3].ended < time.Minute {
+					t.Errorf("ended after %v: not held", b.procs[3].ended)
+				}
+			})
+		})
+	}
 }

@@ -115,17 +115,19 @@ type process struct {
 	stopped bool                           // all workers stand still
 	release *time.Timer                    // crowded: commands go out at the agreed start
 
-	slot     phases.Slot
-	last     bool // no slot follows it
-	stage    workStage
-	aborting bool
-	lossTold bool  // no hold begins any more
-	readyAt  int64 // own clock
-	goAt     int64 // own clock: go heard
-	at       int64 // root's clock: agreed start
-	heard    int64 // own clock: when the event in hand was read
-	exchange exchangeStamp
-	hold     *time.Timer
+	slot      phases.Slot
+	last      bool // no slot follows it
+	stage     workStage
+	aborting  bool
+	lossTold  bool  // no hold begins any more
+	readyAt   int64 // own clock
+	goAt      int64 // own clock: go heard
+	at        int64 // root's clock: agreed start
+	heard     int64 // own clock: when the event in hand was read
+	exchange  exchangeStamp
+	hold      *time.Timer
+	afterHold func()        // what the hold keeps back
+	ahead     []phases.Hold // of seal and clock, still to come
 
 	control collect.Control // since the last summary
 	refused refusals
@@ -212,8 +214,27 @@ func (p *process) prepare(s phases.Slot) {
 // ready says that this process can start the slot.
 func (p *process) ready() {
 	p.stage = workReady
+	if len(p.ahead) > 0 {
+		h := p.ahead[0]
+		p.ahead = p.ahead[1:]
+		p.holdFor(h, p.ready)
+		return
+	}
 	p.readyAt = p.clock.Now()
 	p.step(phases.MemberInput{Kind: phases.MLocalReady, Seq: p.slot.Seq})
+}
+
+// holdsAhead are the holds of the phases before the lockstep. The process takes them when it could start the first slot:
+// from there on it hears of losses, and leaves with the others.
+func holdsAhead(holds []phases.Hold) (ahead []phases.Hold) {
+	for _, ph := range []phases.Token{phases.Seal, phases.ClockSync} {
+		for _, h := range holds {
+			if h.Phase == ph {
+				ahead = append(ahead, h)
+			}
+		}
+	}
+	return ahead
 }
 
 // impossible ends the job because this process cannot go on.
@@ -322,15 +343,16 @@ func (p *process) workDone() {
 	}
 	for _, h := range p.spec.Holds {
 		if h.Phase == p.slot.Phase && !p.lossTold {
-			p.holdFor(h)
+			p.holdFor(h, p.reportDone)
 			return
 		}
 	}
 	p.reportDone()
 }
 
-// holdFor tells who waits and waits, as --hold asks.
-func (p *process) holdFor(h phases.Hold) {
+// holdFor tells who waits and waits, as --hold asks; then goes on.
+func (p *process) holdFor(h phases.Hold, then func()) {
+	p.afterHold = then
 	p.sayHold(h)
 	p.hold = time.NewTimer(h.For)
 }

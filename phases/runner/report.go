@@ -149,7 +149,7 @@ func (p *process) publish(doc *collect.Document, b []byte, successor bool) (fail
 		return failed
 	}
 	path, failed := p.save(b, successor)
-	if err := p.printTable(doc); err != nil && !errors.Is(err, syscall.EPIPE) { // whoever reads has seen enough
+	if err := p.printTable(doc); err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) { // nobody wants to see more
 		p.tell("the table could not be printed: %v", err)
 	}
 	if path != "" && !p.cfg.Quiet {

@@ -77,9 +77,6 @@ func (p *process) run(ctx context.Context, group Group) error {
 	case err != nil:
 		return err
 	}
-	for _, ph := range []phases.Token{phases.Seal, phases.ClockSync} {
-		_ = p.holdBefore(ctx, ph) // a signal ends it, and is told below
-	}
 	if len(p.table.Procs) > crowdOfKnocks && group.Parent() == rank.NoProc && !p.cfg.Shared {
 		// Answering everybody's knock took memory that is not needed again; the storm is measured without it.
 		debug.FreeOSMemory()
@@ -102,6 +99,7 @@ func (p *process) run(ctx context.Context, group Group) error {
 	for _, c := range group.Children() {
 		children = append(children, phases.Child{Proc: c, Subtree: p.subtree(c)})
 	}
+	p.ahead = holdsAhead(p.spec.Holds)
 	p.member = phases.NewMember(phases.MemberConfig{
 		Self: p.self, Parent: group.Parent(), Children: children, Procs: procs,
 		Schedule: p.sched, Limits: limits, Merge: p.merge, Filter: p.filter, Describe: p.describe,
@@ -177,7 +175,7 @@ func (p *process) subtree(child rank.Proc) phases.ProcSet {
 	return phases.SetOf(p.group.Subtree(child)...)
 }
 
-// holdBefore waits as --hold asks of a phase outside the lockstep.
+// holdBefore waits as --hold asks of a phase in which this process does not know the others yet.
 func (p *process) holdBefore(ctx context.Context, ph phases.Token) error {
 	for _, h := range p.spec.Holds {
 		if h.Phase != ph {

@@ -233,6 +233,13 @@ func (w *worker) begin(c command) {
 	}
 	p.clock.SleepUntil(c.at, p.spin)
 	w.released = w.now()
+	if serves(c.slot.Phase) { // the display counts those who are held up, too
+		from, end := 0, w.out
+		if c.slot.Phase == phases.Connect {
+			from, end = w.stageRange(c.slot.Stage)
+		}
+		w.planned.Store(int64(end - from))
+	}
 	if c.delay > 0 {
 		w.pause(c.at + int64(c.delay))
 	}

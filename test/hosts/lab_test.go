@@ -131,6 +131,9 @@ func TestLabFaults(t *testing.T) {
 	if reaches("n0", "n2") {
 		t.Error("loss 100: reached")
 	}
+	if do(t, "hosts", "hits", "n2") == "0\n" || do(t, "hosts", "hits", "n1") != "0\n" {
+		t.Errorf("hits of loss: n2 %s, want more than 0; n1 %s, want 0", do(t, "hosts", "hits", "n2"), do(t, "hosts", "hits", "n1"))
+	}
 	do(t, "hosts", "loss", "n2", "0")
 	comesBack(t, "n0", "n2")
 
@@ -139,6 +142,9 @@ func TestLabFaults(t *testing.T) {
 	do(t, "hosts", "rate", "n2", "1mbit")
 	if err := lab("ssh", copying...).Run(); err == nil {
 		t.Error("rate 1mbit: 2 MB came within 4 s")
+	}
+	if do(t, "hosts", "hits", "n2") == "0\n" {
+		t.Error("hits of rate: no frame had to wait")
 	}
 	do(t, "hosts", "heal")
 	copying[3] = strings.Replace(copying[3], "timeout 4", "timeout 15", 1)

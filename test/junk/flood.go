@@ -22,6 +22,7 @@ type Flood struct {
 // Sent is what a flood did.
 type Sent struct {
 	Connected, Refused, Failed, Datagrams int64
+	Unfinished                            int64         // not connected yet when the flood ended
 	Took                                  time.Duration // with a port to send to
 	By                                    map[string]int64
 }
@@ -30,7 +31,8 @@ type Sent struct {
 func (s Sent) Rate() float64 { return float64(s.Connected) / max(s.Took.Seconds(), 1e-9) }
 
 func (s Sent) String() string {
-	return fmt.Sprintf("junk: %d connections in %.2f s (%.0f/s), %d refused, %d failed, %d datagrams", s.Connected, s.Took.Seconds(), s.Rate(), s.Refused, s.Failed, s.Datagrams)
+	return fmt.Sprintf("junk: %d connections in %.2f s (%.0f/s), %d refused, %d failed, %d unfinished, %d datagrams",
+		s.Connected, s.Took.Seconds(), s.Rate(), s.Refused, s.Failed, s.Unfinished, s.Datagrams)
 }
 
 const (
@@ -43,6 +45,7 @@ func (f *Flood) Run(ctx context.Context) Sent {
 	var (
 		wg                                    sync.WaitGroup
 		connected, refused, failed, datagrams atomic.Int64
+		unfinished                            atomic.Int64
 		slots                                 = make(chan struct{}, most)
 		by                                    = make([]atomic.Int64, len(f.Kinds))
 		r                                     = rand.New(rand.NewPCG(f.Seed, 1))
@@ -104,13 +107,15 @@ func (f *Flood) Run(ctx context.Context) Sent {
 					refused.Add(1)
 				case ctx.Err() == nil:
 					failed.Add(1)
+				default:
+					unfinished.Add(1)
 				}
 			})
 		}
 	}
 	wg.Wait()
 	s := Sent{
-		Connected: connected.Load(), Refused: refused.Load(), Failed: failed.Load(), Datagrams: datagrams.Load(),
+		Connected: connected.Load(), Refused: refused.Load(), Failed: failed.Load(), Unfinished: unfinished.Load(), Datagrams: datagrams.Load(),
 		Took: took, By: map[string]int64{},
 	}
 	for i := range f.Kinds {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,10 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -21,13 +19,13 @@ const (
 	spawnProcs = 7
 	hostCount  = 4
 	perHost    = 2
+	agentHost  = 5 // processes per host where agents are wanted: 20 in all
+	control    = 9 // the process that is the controller, by hand on one host
 
-	liveness  = 1500 * time.Millisecond
-	joinLimit = 5 * time.Second // of jobs that stand in gather on one host; others may take their time
-	phase     = 5 * time.Second
-	// What a job may take after the fault: to miss the lost, the running phase, to find the root, orphans, summaries,
-	// margin, and the grace that --spawn gives stopped children.
-	bound = liveness + time.Second + phase + 8*time.Second + 3*time.Second + 2*time.Second + 2*time.Second + 6*time.Second
+	liveness = 1500 * time.Millisecond
+	phase    = 5 * time.Second
+	longHold = 12 * time.Second // a loss ends it
+	drawnEnd = 12 * time.Second // of random jobs in which nobody is lost
 )
 
 // proc is one process of a job, each in a folder of its own.
@@ -59,94 +57,97 @@ func (p *proc) text(file string) string {
 	return string(b)
 }
 
+func (p *proc) lastWords() string { return lastLine(strings.TrimSpace(p.text("stderr"))) }
+
+func lastLine(t string) string { return t[strings.LastIndexByte(t, '\n')+1:] }
+
 // job is one running job.
 type job struct {
-	m     *matrix
-	c     cell
-	dir   string
-	port  int
-	procs []*proc
-	hold  time.Duration
-	late  func() error // starts the process that keeps the others gathering
+	m        *matrix
+	c        cell
+	lab      *laboratory // nil: on this machine itself
+	dir      string
+	port     int
+	mu       sync.Mutex // guards procs while the job starts: an interrupt ends what there is
+	procs    []*proc
+	hold     time.Duration
+	held     time.Time    // when the first one was seen to hold
+	late     func() error // lets the process come that keeps the others gathering
+	budget   map[int]int  // pid → descriptors that its control plane has open
+	victim   who
+	struck   time.Time
+	sockets  []string // abstract sockets of the job when it was struck
+	children []int    // of the spawn parent, then
+	traces   string   // the fault's own evidence
 }
 
-// outcome is how a cell went.
-type outcome struct {
-	dir     string
-	took    time.Duration
-	procs   []*proc
-	culprit string
-	faults  []string
+// who is the victim: a process, or a host and all on it.
+type who struct {
+	pid    int
+	proc   int // -1: hosts no rank, or not known
+	host   string
+	onHost []int // processes there
 }
 
-func (o *outcome) fault(format string, args ...any) {
-	o.faults = append(o.faults, fmt.Sprintf(format, args...))
-}
-
-// codes are the exit codes of the survivors.
-func (o *outcome) codes() string {
-	var list []string
-	for _, p := range o.procs {
-		if s := strconv.Itoa(p.code); !p.victim && !slices.Contains(list, s) {
-			list = append(list, s)
-		}
+func (j *job) procCount() int {
+	switch {
+	case j.c.mode == "hosts":
+		return hostCount * j.onEachHost()
+	case j.c.mode == "spawn" && j.c.victim != "agent" && j.c.phase != anyMoment:
+		return spawnProcs
 	}
-	return strings.Join(list, ",")
+	return handProcs
 }
 
-// documents that were written, by whom.
-func (o *outcome) documents() string {
-	var list []string
-	for _, p := range o.procs {
-		for _, d := range documentsIn(p.dir) {
-			kind := "whole"
-			if strings.HasSuffix(d, ".partial.json") {
-				kind = "partial"
-			}
-			list = append(list, p.name+":"+kind)
-		}
+func (j *job) onEachHost() int {
+	if j.c.victim == "agent" {
+		return agentHost
 	}
-	if len(list) == 0 {
-		return "none"
-	}
-	return strings.Join(list, " ")
-}
-
-func documentsIn(dir string) []string {
-	list, _ := filepath.Glob(filepath.Join(dir, "*.json")) // the pattern is well formed
-	return list
+	return perHost
 }
 
 // one runs a cell on this machine.
 func (m *matrix) one(c cell, number int) *outcome {
-	dir, err := os.MkdirTemp("", "killmatrix-")
-	o := &outcome{dir: dir}
-	if err != nil {
-		o.fault("%v", err)
-		return o
+	o := &outcome{c: c}
+	for o.attempts = 1; ; o.attempts++ {
+		dir, err := os.MkdirTemp("", "killmatrix-")
+		j := &job{m: m, c: c, dir: dir, port: 21000 + number%4000}
+		o.dir, o.faults = dir, nil
+		if err == nil {
+			err = j.enter()
+		}
+		if err == nil {
+			err = j.strike()
+		}
+		if err == nil && j.late != nil && (c.fault != "kill" || c.mode == "spawn") {
+			err = j.late() // who is dead is missing; who lives in a bad way shows only when the job can go on
+		}
+		if err == nil {
+			j.judge(o)
+		} else {
+			o.fault("%v", err)
+		}
+		j.end()
+		if err == nil || o.attempts == 3 {
+			return o
+		}
+		_ = os.RemoveAll(dir) // the fault never happened: once more
 	}
-	j := &job{m: m, c: c, dir: dir, port: 21000 + number%4000}
-	defer j.end()
-	if err = j.enter(); err == nil {
-		err = j.strike()
-	}
-	if err == nil {
-		err = j.goOn()
-	}
-	if err != nil {
-		o.fault("%v", err)
-		o.procs = j.procs
-		return o
-	}
-	j.judge(o)
-	return o
 }
 
 // enter brings the job into the phase.
 func (j *job) enter() error {
-	j.hold = 12 * time.Second // a loss ends it
-	if j.c.fault == "fds" || j.c.fault == "loss" || j.c.fault == "rate" || j.c.phase == "seal" || j.c.phase == "clock" {
-		j.hold = 1500 * time.Millisecond
+	j.m.track(j)
+	j.hold = longHold
+	switch {
+	case j.c.victim == "parent" && j.c.fault == "kill":
+	case j.c.fault == "fds", j.c.victim == "parent":
+		j.hold = 1500 * time.Millisecond // nothing ends it before its time
+	case j.c.fault == "loss", j.c.fault == "rate":
+		j.hold = 5 * time.Second
+	}
+	if j.c.mode == "hosts" && j.hold < 5*time.Second {
+		j.hold = 5 * time.Second // several jobs are struck together
 	}
 	switch j.c.mode {
 	case "spawn":
@@ -157,61 +158,86 @@ func (j *job) enter() error {
 	return j.startHand()
 }
 
-// goOn lets a job gather after the fault. Who is dead is missing; who lives in
-// a bad way shows only when the job could go on.
-func (j *job) goOn() error {
-	if j.late == nil || j.c.fault == "kill" || j.c.fault == "crash" {
-		return nil
-	}
-	return j.late()
-}
-
 func (j *job) args(more ...string) []string {
-	join, silence := 6*joinLimit, liveness
-	if j.c.phase == "gather" && j.c.mode != "hosts" {
-		join = joinLimit
+	join, silence := 30*time.Second, liveness
+	if j.c.phase == "gather" || j.c.phase == anyMoment {
+		join = 5 * time.Second
 	}
 	if j.c.fault == "loss" || j.c.fault == "rate" {
-		silence *= 6 // a third of the packets lost makes TCP wait for seconds
+		join, silence = 30*time.Second, 6*liveness // a third of the frames lost makes TCP wait for seconds
 	}
 	args := []string{
 		"run", "-c", "2", "--topology", "hypercube", "--tree-arity", "2", "--phase-timeout", phase.String(),
 		"--liveness-timeout", silence.String(), "--join-timeout", join.String(),
 	}
+	if j.c.victim == "agent" && j.c.mode != "hosts" {
+		args = append(args, "--procs-per-agent", "6") // so that one is neither controller nor root
+	}
+	switch {
+	case j.c.phase == anyMoment:
+		args = append(args, "--rounds", "100000")
+		if j.c.fault == "fds" { // failed connections alone end no job
+			args = append(args, "--max-time", drawnEnd.String())
+		}
+		return append(args, more...)
+	case j.c.fault == "fds" && j.c.victim != "parent":
+		args = append(args, "--rounds", "2") // the first has what it needs open, the second opens it anew
+		if j.samples() {
+			args = append(args, "--hold", "clock=300ms")
+		}
+	}
 	if j.c.phase != "gather" {
 		args = append(args, "--hold", j.c.phase+"="+j.hold.String())
+	} else if j.c.mode == "spawn" {
+		args = append(args, "--hold", "gather=300ms")
 	}
 	return append(args, more...)
 }
 
+// samples says that the job holds once before the storm, so that it is seen
+// what its control plane has open.
+func (j *job) samples() bool {
+	return j.c.fault == "fds" && j.c.victim != "parent" && slices.Index(phaseTokens, j.c.phase) > slices.Index(phaseTokens, "clock")
+}
+
 func (j *job) launch(p *proc, args []string) error {
 	p.dir = filepath.Join(j.dir, p.name)
-	if err := os.Mkdir(p.dir, 0o755); err != nil {
+	tmp := filepath.Join(p.dir, "tmp")
+	if err := os.MkdirAll(tmp, 0o755); err != nil {
 		return err
 	}
 	line := append([]string{j.m.binary}, args...)
-	if p.host != "" {
+	switch {
+	case p.host != "":
 		line = append([]string{j.m.lab, "exec", p.host}, line...)
+	case j.c.victim == "parent" && j.c.fault == "fds" && j.c.phase == "gather":
+		line = append([]string{"/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, parentFiles)}, line...)
 	}
 	p.cmd = exec.Command(line[0], line[1:]...)
 	p.cmd.Dir = p.dir
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	for _, f := range []struct {
-		name string
-		to   func(*os.File)
-	}{{"stdout", func(f *os.File) { p.cmd.Stdout = f }}, {"stderr", func(f *os.File) { p.cmd.Stderr = f }}} {
-		file, err := os.Create(filepath.Join(p.dir, f.name))
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		f.to(file)
+	p.cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+	if j.lab != nil {
+		p.cmd.Env = append(p.cmd.Env, j.lab.env...)
 	}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdout, err := os.Create(filepath.Join(p.dir, "stdout"))
+	if err != nil {
+		return err
+	}
+	defer stdout.Close()
+	stderr, err := os.Create(filepath.Join(p.dir, "stderr"))
+	if err != nil {
+		return err
+	}
+	defer stderr.Close()
+	p.cmd.Stdout, p.cmd.Stderr = stdout, stderr
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}
 	p.pid, p.done = p.cmd.Process.Pid, make(chan struct{})
+	j.mu.Lock()
 	j.procs = append(j.procs, p)
+	j.mu.Unlock()
 	go func() {
 		_ = p.cmd.Wait() // what it says is in ProcessState
 		p.code, p.ended = p.cmd.ProcessState.ExitCode(), time.Now()
@@ -220,12 +246,13 @@ func (j *job) launch(p *proc, args []string) error {
 	return nil
 }
 
-// startHand starts 18 processes; number 9 comes first and is the controller.
-// To stand in gather, the last one does not come.
+// startHand starts the processes; number 9 comes first and is the controller.
+// To stand in gather, one does not come.
 func (j *job) startHand() error {
-	order := []int{9}
+	waiting := handProcs - 2
+	order := []int{control}
 	for r := range handProcs {
-		if r != 9 && (j.c.phase != "gather" || r != 10) {
+		if r != control && (j.c.phase != "gather" || r != waiting) {
 			order = append(order, r)
 		}
 	}
@@ -234,14 +261,14 @@ func (j *job) startHand() error {
 		return j.launch(p, j.args("-C", fmt.Sprintf("127.0.0.1:%d", j.port), "-P", strconv.Itoa(handProcs), "--rank", strconv.Itoa(r), "--job", filepath.Base(j.dir)))
 	}
 	if j.c.phase == "gather" {
-		j.late = func() error { return begin(10) }
+		j.late = func() error { return begin(waiting) }
 	}
 	for i, r := range order {
 		if err := begin(r); err != nil {
 			return err
 		}
-		if i == 0 {
-			j.until(3*time.Second, func() bool { return listens(j.port) })
+		if i == 0 && !j.until(5*time.Second, func() bool { return listens(j.port) }) {
+			return fmt.Errorf("the controller does not listen at %d after 5 s: %s", j.port, j.said())
 		}
 	}
 	return j.inPhase()
@@ -249,62 +276,115 @@ func (j *job) startHand() error {
 
 func (j *job) startSpawn() error {
 	p := &proc{name: "parent", rank: -1}
-	if err := j.launch(p, j.args("--spawn", strconv.Itoa(spawnProcs))); err != nil {
+	if err := j.launch(p, j.args("--spawn", strconv.Itoa(j.procCount()))); err != nil {
 		return err
 	}
-	if j.c.phase == "gather" {
-		j.until(2*time.Second, func() bool { return len(childrenOf(p.pid)) == spawnProcs })
-		return nil
+	if j.c.phase != "gather" || j.c.victim == "parent" && j.c.fault == "fds" {
+		return j.inPhase()
 	}
-	return j.inPhase()
+	// All wait before they knock. One is kept from it for longer: the others gather.
+	if !j.until(20*time.Second, func() bool { return len(j.holding("gather")) == j.procCount() }) {
+		return fmt.Errorf("%d of %d processes hold in gather: %s", len(j.holding("gather")), j.procCount(), j.said())
+	}
+	sister := j.child(j.procCount() - 2)
+	if err := syscall.Kill(sister, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	j.late = func() error { return syscall.Kill(sister, syscall.SIGCONT) }
+	time.Sleep(800 * time.Millisecond) // the hold, and time to gather; less than the liveness timeout
+	return nil
+}
+
+// child is the pid of process n of a spawned job: they are started in order.
+func (j *job) child(n int) int {
+	pids := childrenOf(j.procs[0].pid)
+	slices.Sort(pids)
+	if n >= len(pids) {
+		return 0
+	}
+	return pids[n]
 }
 
 // inPhase waits until everybody says that it holds, or has had time to gather.
 func (j *job) inPhase() error {
-	if j.c.phase == "gather" {
+	switch {
+	case j.c.phase == anyMoment:
+		time.Sleep(j.c.moment)
+		return nil
+	case j.c.phase == "gather":
 		time.Sleep(800 * time.Millisecond)
 		return nil
 	}
-	want := len(j.procs)
-	if j.c.mode == "spawn" {
-		want = spawnProcs
+	if j.samples() {
+		if err := j.allHold("clock"); err != nil {
+			return err
+		}
+		j.budget = map[int]int{}
+		for _, h := range j.holding("clock") {
+			open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.pid))
+			if err != nil {
+				return err
+			}
+			j.budget[h.pid] = len(open)
+		}
 	}
-	if !j.until(30*time.Second, func() bool { return len(j.holding()) >= want }) {
-		return fmt.Errorf("%d of %d processes hold in %s after 30 s: %s", len(j.holding()), want, j.c.phase, j.said())
+	return j.allHold(j.c.phase)
+}
+
+func (j *job) allHold(phase string) error {
+	j.held = time.Time{}
+	if j.until(30*time.Second, func() bool {
+		n := len(j.holding(phase))
+		if n > 0 && j.held.IsZero() {
+			j.held = time.Now()
+		}
+		return n >= j.procCount()
+	}) {
+		return nil
+	}
+	return fmt.Errorf("%d of %d processes hold in %s after 30 s: %s", len(j.holding(phase)), j.procCount(), phase, j.said())
+}
+
+// stillHolds fails if the phase may be over before the fault comes.
+func (j *job) stillHolds() error {
+	if j.c.phase != anyMoment && j.c.phase != "gather" && time.Since(j.held) > j.hold-200*time.Millisecond {
+		return fmt.Errorf("not struck: the hold of %v in %s was nearly over", j.hold, j.c.phase)
 	}
 	return nil
 }
 
-var holdingLine = regexp.MustCompile(`holding (?:ranks? ([0-9,-]+) )?pid (\d+) `)
+var holdingLine = regexp.MustCompile(`holding (?:ranks? ([0-9,-]+) )?pid (\d+) phase (\w+) `)
 
-// holding is rank → pid of those who say so.
-func (j *job) holding() map[int]int {
-	found := map[int]int{}
+type holder struct{ rank, pid int } // rank -1: not yet known
+
+// holding are those who say so.
+func (j *job) holding(phase string) (list []holder) {
 	for _, p := range j.procs {
 		for _, m := range holdingLine.FindAllStringSubmatch(p.text("stderr"), -1) {
-			r, err1 := strconv.Atoi(m[1])
-			pid, err2 := strconv.Atoi(m[2])
-			if err1 == nil && err2 == nil {
-				found[r] = pid
+			h := holder{rank: -1}
+			if n, err := strconv.Atoi(m[1]); err == nil {
+				h.rank = n
+			}
+			h.pid, _ = strconv.Atoi(m[2]) // the pattern has digits
+			if m[3] == phase && !slices.Contains(list, h) {
+				list = append(list, h)
 			}
 		}
 	}
-	return found
+	return list
 }
 
 func (j *job) said() string {
 	for _, p := range j.procs {
-		if t := strings.TrimSpace(p.text("stderr")); t != "" {
-			return p.name + ": " + lastLine(t)
+		if t := p.lastWords(); t != "" {
+			return p.name + ": " + t
 		}
 	}
 	return "nobody said anything"
 }
 
-func lastLine(t string) string { return t[strings.LastIndexByte(t, '\n')+1:] }
-
 func (j *job) until(most time.Duration, done func() bool) bool {
-	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(15 * time.Millisecond) {
 		if done() {
 			return true
 		}
@@ -312,140 +392,30 @@ func (j *job) until(most time.Duration, done func() bool) bool {
 	return done()
 }
 
-// number of the process that a name of the matrix means, where it is not found out.
-var number = map[string]int{"root": 0, "interior": 1, "leaf": spawnProcs - 1, "controller": 9}
-
-// victimPID finds whom the cell means.
-func (j *job) victimPID() (int, error) {
-	switch {
-	case j.c.victim == "parent":
-		return j.procs[0].pid, nil
-	case j.c.victim == "agent":
-		for _, p := range j.procs {
-			if ownsHostSocket(p.pid) {
-				return p.pid, nil
-			}
-		}
-		return 0, fmt.Errorf("no process of the job is the agent")
-	case j.c.mode == "spawn" && j.c.phase == "gather":
-		pids := childrenOf(j.procs[0].pid)
-		slices.Sort(pids)
-		if n := number[j.c.victim]; n < len(pids) {
-			return pids[n], nil
-		}
-		return 0, fmt.Errorf("only %d children", len(pids))
-	case j.c.mode == "spawn":
-		return j.holding()[number[j.c.victim]], nil
-	}
-	n := number[j.c.victim]
-	if j.c.victim == "leaf" {
-		n = handProcs - 1
-	}
-	for _, p := range j.procs {
-		if p.rank == n {
-			return p.pid, nil
-		}
-	}
-	return 0, fmt.Errorf("process %d was not started", n)
-}
-
-// strike does it.
-func (j *job) strike() error {
-	pid, err := j.victimPID()
-	if err == nil && pid <= 0 {
-		err = fmt.Errorf("the victim has no pid")
-	}
-	if err != nil {
-		return err
-	}
-	for _, p := range j.procs {
-		p.victim = p.pid == pid && j.c.fault != "fds"
-	}
-	j.c.victim += fmt.Sprintf(" %d", pid)
-	switch j.c.fault {
-	case "kill":
-		return syscall.Kill(pid, syscall.SIGKILL)
-	case "stop":
-		return syscall.Kill(pid, syscall.SIGSTOP)
-	}
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		return err
-	}
-	var old unix.Rlimit
-	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &old); err != nil {
-		return err
-	}
-	old.Cur = uint64(len(open))
-	return unix.Prlimit(pid, unix.RLIMIT_NOFILE, &old, nil)
-}
-
-// struck is the pid of the victim, 0 if it is a host.
-func (j *job) struck() int {
-	_, text, _ := strings.Cut(j.c.victim, " ")
-	pid, _ := strconv.Atoi(text) // 0 if there is none
-	return pid
-}
-
 // end leaves nothing behind, whatever happened.
 func (j *job) end() {
-	for _, p := range j.procs {
-		for _, child := range append(childrenOf(p.pid), p.pid) {
-			_ = syscall.Kill(child, syscall.SIGKILL) // most are gone already
-		}
-	}
-	for _, p := range j.procs {
+	j.kill()
+	for _, p := range j.started() {
 		<-p.done
 	}
+	j.m.untrack(j)
 }
 
-func listens(port int) bool {
-	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		b, err := os.ReadFile(file)
-		if err == nil && bytes.Contains(b, fmt.Appendf(nil, ":%04X ", port)) {
-			return true
-		}
-	}
-	return false
+func (j *job) started() []*proc {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.procs)
 }
 
-// ownsHostSocket says whether a process listens at the job's abstract socket.
-func ownsHostSocket(pid int) bool {
-	b, err := os.ReadFile("/proc/net/unix")
-	if err != nil {
-		return false
-	}
-	inodes := map[string]bool{}
-	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line)
-		if len(f) >= 8 && strings.HasPrefix(f[7], "@rankstorm") && f[3] == "00010000" { // it accepts connections
-			inodes["socket:["+f[6]+"]"] = true
-		}
-	}
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		return false
-	}
-	for _, e := range entries {
-		if to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, e.Name())); err == nil && inodes[to] {
-			return true
-		}
-	}
-	return false
-}
-
-func childrenOf(pid int) (pids []int) {
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is well formed
-	for _, task := range tasks {
-		b, err := os.ReadFile(task)
-		if err != nil {
-			continue // it has ended
-		}
-		for f := range strings.FieldsSeq(string(b)) {
-			if n, err := strconv.Atoi(f); err == nil {
-				pids = append(pids, n)
+func (j *job) kill() {
+	for _, p := range j.started() {
+		for _, child := range append(childrenOf(p.pid), j.children...) {
+			if isOurs(child, j.m.binary) {
+				_ = syscall.Kill(child, syscall.SIGKILL) // most are gone already
 			}
 		}
+		if !p.over() {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have ended just now
+		}
 	}
-	return pids
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,251 +10,277 @@ import (
 	"time"
 )
 
-// judge waits for the end and holds it against the promises.
+// outcome is how a cell went.
+type outcome struct {
+	c         cell
+	promise   promise
+	attempts  int
+	dir       string
+	took      time.Duration
+	sides     []*side
+	traces    string // of the fault
+	leftovers []string
+	faults    []string
+}
+
+// side is what still hears of one another after the fault.
+type side struct {
+	apart   bool // the victim's, after a cut
+	procs   []*proc
+	codes   []int // different ones
+	docs    []*document
+	culprit culprit
+}
+
+func (o *outcome) fault(format string, args ...any) {
+	o.faults = append(o.faults, fmt.Sprintf(format, args...))
+}
+
+func (o *outcome) left(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	o.leftovers = append(o.leftovers, text)
+	o.fault("left: %s", text)
+}
+
+// judge waits for the end and holds it against the promise.
 func (j *job) judge(o *outcome) {
-	struck := time.Now()
-	o.procs = j.procs
-	survivors := func(p *proc) bool { return !p.victim }
-	children := j.children()
-	limit := bound
-	if j.c.phase == "gather" {
-		limit = bound + joinLimit
-		if j.c.mode == "hosts" {
-			limit = bound + 6*joinLimit
-		}
+	o.promise = promised(j.c)
+	defer func() { o.traces = j.traces }()
+	limit := o.promise.within
+	if j.hold < longHold {
+		limit += 2 * j.hold // nothing may end it before its time; twice with two rounds
 	}
-	if j.c.fault == "loss" || j.c.fault == "rate" {
-		limit += 5 * liveness
-	}
-	if j.hold < 2*time.Second {
-		limit += j.hold
-	}
-	if !j.until(limit, func() bool { return j.over(survivors) }) {
+	running := func(p *proc) bool { return !p.victim && !p.over() }
+	orphans := map[int]int{} // code of children without parent
+	if !j.until(limit, func() bool {
+		j.reap(orphans)
+		return !slices.ContainsFunc(j.procs, running) && !slices.ContainsFunc(j.ranksOfSpawn(), alive)
+	}) {
+		var still []string
 		for _, p := range j.procs {
-			if !p.victim && !p.over() {
-				o.fault("%s still runs %v after the fault: %s", p.name, limit, lastLine(strings.TrimSpace(p.text("stderr"))))
+			if running(p) {
+				still = append(still, p.name)
 			}
 		}
-		o.took = time.Since(struck)
+		if len(still) > 0 {
+			o.fault("%s: still running %v after the fault: %s", strings.Join(still, " "), limit, j.said())
+		}
+		for _, pid := range j.ranksOfSpawn() {
+			if alive(pid) {
+				o.fault("child %d still runs %v after the fault", pid, limit)
+			}
+		}
+		o.took = time.Since(j.struck)
 		return
 	}
-	for _, p := range j.procs {
-		if !p.victim {
-			o.took = max(o.took, p.ended.Sub(struck))
-		}
-	}
-	// Children end by themselves, also without their parent.
-	if !j.until(limit, func() bool { return !slices.ContainsFunc(children, alive) }) && o.took == 0 {
-		o.fault("the children outlive their parent")
-	}
-	o.took = max(o.took, j.lastEnd(struck))
-	j.resume(o)
-	j.judgeCodes(o)
-	j.judgeCulprit(o)
-	j.judgeDocuments(o)
-	for _, pid := range children {
-		if alive(pid) {
-			o.fault("pid %d is left", pid)
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended just now
-		}
-	}
-}
-
-// lastEnd is now, if the end of the children was waited for.
-func (j *job) lastEnd(struck time.Time) time.Duration {
-	if strings.HasPrefix(j.c.victim, "parent") {
-		return time.Since(struck)
-	}
-	return 0
-}
-
-// children of the spawn parents, so that those that outlive it are seen.
-func (j *job) children() (pids []int) {
-	if j.c.mode != "spawn" {
-		return nil
-	}
-	return append(childrenOf(j.procs[0].pid), slices.Collect(mapValues(j.holding()))...)
-}
-
-func mapValues(m map[int]int) func(func(int) bool) {
-	return func(yield func(int) bool) {
-		for _, v := range m {
-			if !yield(v) {
-				return
+	o.took = time.Since(j.struck)
+	if j.c.victim != "parent" {
+		o.took = 0
+		for _, p := range j.procs {
+			if !p.victim {
+				o.took = max(o.took, p.ended.Sub(j.struck))
 			}
 		}
 	}
+	j.resume(o)
+	if o.promise.counted {
+		n := j.hits()
+		j.traces = fmt.Sprintf("%d frames hit", n)
+		if n == 0 {
+			o.fault("no frame was lost or delayed: the fault did nothing")
+		}
+	}
+	for _, apart := range []bool{false, true} {
+		s := &side{apart: apart}
+		for _, p := range j.procs {
+			if p.apart == apart && (!p.victim || j.c.mode == "spawn") { // a spawned job has one folder
+				s.procs = append(s.procs, p)
+			}
+		}
+		if len(s.procs) == 0 {
+			continue
+		}
+		o.sides = append(o.sides, s)
+		j.judgeCodes(o, s, orphans)
+		j.judgeDocuments(o, s)
+		j.judgeCulprit(o, s)
+	}
+	j.judgeLeftovers(o)
 }
 
-func (j *job) over(who func(*proc) bool) bool {
-	return !slices.ContainsFunc(j.procs, func(p *proc) bool { return who(p) && !p.over() })
+// ranksOfSpawn are the processes of a spawned job that need not wait for anybody to go on.
+func (j *job) ranksOfSpawn() []int {
+	if j.c.victim == "parent" {
+		return j.children
+	}
+	return nil // the parent waits for them
+}
+
+// reap takes the exit codes of children whose parent was killed: they became ours.
+func (j *job) reap(codes map[int]int) {
+	if j.c.victim != "parent" || j.c.fault != "kill" {
+		return
+	}
+	for _, pid := range j.children {
+		var status syscall.WaitStatus
+		if got, err := syscall.Wait4(pid, &status, syscall.WNOHANG, nil); err == nil && got == pid {
+			codes[pid] = status.ExitStatus()
+			if status.Signaled() {
+				codes[pid] = -int(status.Signal())
+			}
+		}
+	}
 }
 
 // resume lets a stopped victim go on: it has to leave within 5 s, with a code
-// that is not 0, and write nothing.
+// that is not 0, and write nothing. A spawn parent hosts no rank: its job went
+// on without it, and it ends with the job's code.
 func (j *job) resume(o *outcome) {
 	if j.c.fault != "stop" {
 		return
 	}
+	if alive(j.victim.pid) {
+		_ = syscall.Kill(j.victim.pid, syscall.SIGCONT) // a spawn parent kills who stands still at the end
+	}
 	for _, p := range j.procs {
 		if !p.victim {
 			continue
-		}
-		if err := syscall.Kill(p.pid, syscall.SIGCONT); err != nil {
-			o.fault("%s: %v", p.name, err)
 		}
 		if !j.until(5*time.Second, p.over) {
 			o.fault("%s was stopped, goes on, and has not left 5 s later", p.name)
 			continue
 		}
-		if strings.HasPrefix(j.c.victim, "parent") {
-			continue // it hosts no rank: the job went on without it
+		if j.c.victim == "parent" {
+			continue // its code is judged as the job's
 		}
 		if p.code == 0 {
 			o.fault("%s was stopped for too long and exits 0", p.name)
 		}
-		if len(documentsIn(p.dir)) > 0 || p.text("stdout") != "" {
+		if docs, _ := documentsOf(p); len(docs) > 0 || p.text("stdout") != "" {
 			o.fault("%s was stopped for too long and writes results", p.name)
 		}
 	}
 }
 
-// wanted exit codes of the cell.
-func (j *job) wanted() []int {
-	switch {
-	case j.c.fault == "loss" || j.c.fault == "rate" || j.c.fault == "fds":
-		if j.c.phase == "gather" {
-			return []int{0, 1, 2, 3}
-		}
-		return []int{0, 1, 2}
-	case strings.HasPrefix(j.c.victim, "parent"):
-		return []int{0, 1, 143} // no survivor but the children, whose code nobody takes
-	case j.c.phase == "gather":
-		return []int{3, 1}
+func (j *job) judgeCodes(o *outcome, s *side, orphans map[int]int) {
+	type end struct {
+		name string
+		code int
+		said string
 	}
-	return []int{1}
-}
-
-func (j *job) judgeCodes(o *outcome) {
-	first := map[bool]*proc{}
-	for _, p := range j.procs {
-		if p.victim {
-			continue
-		}
-		if first[p.apart] == nil {
-			first[p.apart] = p
-		}
-		if f := first[p.apart]; p.code != f.code {
-			o.fault("%s exits %d, %s %d: %s", f.name, f.code, p.name, p.code, lastLine(strings.TrimSpace(p.text("stderr"))))
-		}
-		if !slices.Contains(j.wanted(), p.code) {
-			o.fault("%s exits %d, wanted %v: %s", p.name, p.code, j.wanted(), lastLine(strings.TrimSpace(p.text("stderr"))))
+	var ends []end
+	for _, p := range s.procs {
+		if j.c.victim != "parent" || j.c.fault != "kill" {
+			ends = append(ends, end{p.name, p.code, p.lastWords()})
 		}
 	}
-}
-
-// judgeCulprit wants the victim named by a survivor: pid, rank or host.
-func (j *job) judgeCulprit(o *outcome) {
-	pid := j.struck()
-	rank := -1
-	for r, p := range j.holding() {
-		if p == pid {
-			rank = r
-		}
+	for pid, code := range orphans {
+		ends = append(ends, end{fmt.Sprintf("child %d", pid), code, j.procs[0].lastWords()})
 	}
-	for _, p := range j.procs {
-		if p.pid == pid && p.rank >= 0 {
-			rank = p.rank
-		}
+	if len(ends) == 0 {
+		o.fault("no survivor's exit code was seen")
 	}
-	if rank < 0 && j.c.mode == "spawn" && !strings.HasPrefix(j.c.victim, "parent") {
-		rank = number[strings.Fields(j.c.victim)[0]] // children are started in order
-	}
-	names := []string{fmt.Sprintf("pid %d", pid), fmt.Sprintf("rank %d ", rank), fmt.Sprintf("process %d ", rank)}
-	if j.c.mode == "hosts" {
-		names = []string{"(" + j.victimHost() + ")"}
-		rank = perHost * int(j.victimHost()[1]-'0') // its first
-	}
-	clean := true
-	for _, p := range j.procs {
-		if p.victim || p.apart {
-			continue
-		}
-		clean = clean && p.code == 0
-		for line := range strings.Lines(p.text("stderr") + p.text("stdout")) {
-			if strings.Contains(line, "holding") || strings.Contains(line, "→") { // rows of the table name whoever is slowest
-				continue
+	for _, e := range ends {
+		if !slices.Contains(s.codes, e.code) {
+			s.codes = append(s.codes, e.code)
+			if !o.promise.allows(e.code) {
+				o.fault("%s exits %d, promised %v: %s", e.name, e.code, o.promise.codes, e.said)
 			}
-			for _, name := range names {
-				if strings.Contains(line, name) && o.culprit == "" {
-					o.culprit = strings.TrimSpace(name)
+		}
+	}
+	if len(s.codes) > 1 {
+		slices.Sort(s.codes)
+		o.fault("survivors disagree: exit codes %v", s.codes)
+	}
+}
+
+// judgeDocuments wants the promised kind on each side, no two, what it says of
+// the end to be true, and the rows of all that survived.
+func (j *job) judgeDocuments(o *outcome, s *side) {
+	for _, p := range s.procs {
+		docs, err := documentsOf(p)
+		if err != nil {
+			o.fault("%v", err)
+		}
+		s.docs = append(s.docs, docs...)
+	}
+	kind := docNone
+	if len(s.docs) > 0 {
+		kind = s.docs[0].kind()
+	}
+	if len(s.docs) > 1 {
+		o.fault("%d documents, want one", len(s.docs))
+	}
+	if !slices.Contains(o.promise.docs, kind) {
+		o.fault("document: %s, promised %s", kind, strings.Join(o.promise.docs, " or "))
+	}
+	clean := slices.Equal(s.codes, []int{0})
+	if clean && kind != docWhole {
+		o.fault("exit 0 and the document is %s", kind)
+	}
+	if len(s.docs) == 0 {
+		return
+	}
+	d := s.docs[0]
+	if !slices.Contains(s.codes, d.Exit.Code) {
+		o.fault("the document says exit %d, the survivors %v", d.Exit.Code, s.codes)
+	}
+	if !clean && d.Exit.Error == nil {
+		o.fault("the document names no first cause")
+	}
+	if o.promise.rows {
+		survivors := j.survivors(s)
+		missing := d.rowless(survivors, j.c.phase)
+		for _, text := range missing {
+			o.fault("document: %s", text)
+		}
+		if len(missing) == 0 {
+			j.traces += fmt.Sprintf(", rows of all %d survivors", len(survivors))
+		}
+	}
+}
+
+// survivors are the numbers of the processes that live on a side.
+func (j *job) survivors(s *side) (procs []int) {
+	for n := range j.procCount() {
+		lost := n == j.victim.proc
+		if j.victim.host != "" {
+			lost = slices.Contains(j.victim.onHost, n) != s.apart
+		}
+		if !lost {
+			procs = append(procs, n)
+		}
+	}
+	return procs
+}
+
+// judgeLeftovers looks for what the job must not leave.
+func (j *job) judgeLeftovers(o *outcome) {
+	for _, p := range j.procs {
+		for _, name := range strays(p) {
+			o.left("file %s of %s", name, p.name)
+		}
+	}
+	for _, pid := range j.children {
+		if isOurs(pid, j.m.binary) && alive(pid) {
+			o.left("process %d", pid)
+		}
+	}
+	if j.c.mode == "hand" && listens(j.port) {
+		o.left("a listener at port %d", j.port)
+	}
+	for _, name := range abstractSockets(strconv.Itoa(os.Getpid())) {
+		if j.c.mode != "hosts" && slices.Contains(j.sockets, name) { // those on hosts are looked for when nothing runs there
+			o.left("abstract socket %s", name)
+		}
+	}
+	for _, s := range o.sides {
+		for _, d := range s.docs {
+			for _, cause := range d.Causes {
+				if cause.Kind == "leak" {
+					o.left("%s", cause.Evidence)
 				}
 			}
-			if j.c.phase == "gather" && rank >= 0 && strings.Contains(line, "missing process number") && missing(line, rank) {
-				o.culprit = fmt.Sprintf("missing %d", rank)
-			}
-			if j.c.phase == "gather" && strings.Contains(line, "no controller at") {
-				o.culprit = "no controller"
-			}
 		}
 	}
-	if o.culprit == "" && !clean && j.c.fault != "loss" && j.c.fault != "rate" && !strings.HasPrefix(j.c.victim, "parent") {
-		o.fault("nobody names the victim (%s)", strings.Join(names, ", "))
-	}
-}
-
-// missing looks for a number in "missing process numbers 2,5-7".
-func missing(line string, n int) bool {
-	_, rest, _ := strings.Cut(line, "missing process number")
-	rest = strings.TrimLeft(rest, "s ")
-	for part := range strings.SplitSeq(strings.TrimRight(strings.SplitN(rest, ";", 2)[0], " \n."), ",") {
-		low, high, ranged := strings.Cut(strings.TrimSpace(part), "-")
-		a, err := strconv.Atoi(low)
-		b := a
-		if ranged && err == nil {
-			b, err = strconv.Atoi(high)
-		}
-		if err == nil && n >= a && n <= b {
-			return true
-		}
-	}
-	return false
-}
-
-// judgeDocuments wants one document on each side once the job had formed, none
-// of a job that never did, and no half-written file anywhere.
-func (j *job) judgeDocuments(o *outcome) {
-	count := map[bool]int{}
-	alone := map[bool]bool{}
-	for _, p := range j.procs {
-		if !p.victim {
-			alone[p.apart] = true
-			count[p.apart] += len(documentsIn(p.dir))
-		}
-		if half, _ := filepath.Glob(filepath.Join(p.dir, ".rankstorm-*")); len(half) > 0 {
-			o.fault("%s left %s", p.name, filepath.Base(half[0]))
-		}
-	}
-	for side := range alone {
-		want := 1
-		switch {
-		case j.c.phase == "gather" && (j.c.fault == "kill" || j.c.fault == "crash") && j.c.mode != "spawn":
-			want = 0
-		case j.c.phase == "gather", j.c.fault == "fds", strings.HasPrefix(j.c.victim, "parent"):
-			continue // it may have formed, or failed before it could
-		}
-		if count[side] != want {
-			o.fault("%d documents, want %d", count[side], want)
-		}
-	}
-}
-
-// alive says whether a process exists and is not a zombie.
-func alive(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	i := strings.LastIndexByte(string(b), ')')
-	return i >= 0 && i+2 < len(b) && b[i+2] != 'Z' && b[i+2] != 'X'
 }

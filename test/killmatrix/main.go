@@ -4,105 +4,143 @@
 // time, the same exit code at all survivors, the culprit named, one document per
 // side and none elsewhere, nothing left behind.
 //
-//	go run ./test/killmatrix [-bin FILE] [-quick] [-run REGEXP] [-j N] [-list]
+//	go run ./test/killmatrix [-bin FILE] [-quick] [-run REGEXP] [-j N] [-labs N] [-json FILE] [-list]
+//	go run ./test/killmatrix -random N -seed S
 //
-// Cells with hosts need root and test/lab; without they are left out, which is
-// said. One line is printed per cell.
+// A fault that left no trace fails its cell: every cell shows that it bit, or
+// its promise says why the job may not notice. Cells with hosts need root and
+// test/lab; without they are left out, which is said.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// cell is one job to which one thing happens.
-type cell struct {
-	mode   string // hand, spawn or hosts
-	fault  string
-	victim string
-	phase  string
-}
-
-func (c cell) String() string {
-	return fmt.Sprintf("%s/%s/%s/%s", c.mode, c.fault, c.victim, c.phase)
-}
-
-var phaseTokens = []string{
-	"gather", "seal", "clock", "create", "bind", "listen", "publish", "resolve", "qp", "connect", "probe", "disconnect", "destroy",
-}
-
-// cells is the whole matrix.
-func cells() (all []cell) {
-	add := func(mode string, faults, victims []string) {
-		for _, f := range faults {
-			for _, v := range victims {
-				for _, p := range phaseTokens {
-					if v == "agent" && p == "gather" && f == "fds" {
-						continue // an agent without descriptors is a controller's matter: hand/fds/controller
-					}
-					all = append(all, cell{mode, f, v, p})
-				}
-			}
-		}
-	}
-	add("hand", []string{"kill", "stop", "fds"}, []string{"controller", "root", "interior", "leaf", "agent"})
-	add("spawn", []string{"kill", "stop", "fds"}, []string{"root", "interior", "leaf", "parent"})
-	add("hosts", []string{"cut", "drop", "loss", "rate", "crash"}, []string{"root", "interior", "leaf"})
-	return all
-}
-
-// quick is one cell of each kind that a change is likely to break.
-var quick = []string{
-	"hand/kill/controller/gather", "hand/kill/root/connect", "hand/kill/interior/probe", "hand/stop/root/connect", "hand/stop/leaf/publish",
-	"hand/fds/interior/connect", "hand/kill/agent/seal", "spawn/kill/root/create", "spawn/kill/parent/connect", "spawn/stop/interior/disconnect",
-	"spawn/kill/leaf/clock", "hosts/drop/root/connect", "hosts/cut/interior/probe",
-}
-
 func main() {
-	binary := flag.String("bin", "bin/rankstorm", "the program")
+	m := &matrix{begun: time.Now(), running: map[*job]bool{}}
+	flag.StringVar(&m.binary, "bin", "bin/rankstorm", "the program")
+	flag.StringVar(&m.lab, "lab", "test/lab/hosts", "the script that makes hosts")
+	flag.IntVar(&m.width, "j", 6, "jobs at a time on this machine itself")
+	flag.IntVar(&m.labs, "labs", 2, "groups of hosts side by side")
 	isQuick := flag.Bool("quick", false, "a dozen cells only")
 	pattern := flag.String("run", "", "only cells that match")
-	width := flag.Int("j", 4, "jobs at a time (of those with hosts only such that share their fault)")
+	record := flag.String("json", "", "write one JSON line per cell to this file")
 	list := flag.Bool("list", false, "print the names of the cells and end")
-	lab := flag.String("lab", "test/lab/hosts", "the script that makes hosts")
+	random := flag.Int("random", 0, "instead of the matrix N jobs whose victim, fault and moment are drawn")
+	seed := flag.Uint64("seed", 1, "of the first of them; the next has the next number")
 	flag.Parse()
-	os.Exit(run(*binary, *lab, *pattern, *isQuick, *list, *width))
-}
-
-func run(binary, lab, pattern string, isQuick, list bool, width int) int {
-	match, err := regexp.Compile(pattern)
+	match, err := regexp.Compile(*pattern)
 	if err == nil {
-		binary, err = filepath.Abs(binary)
-	}
-	if err == nil {
-		lab, err = filepath.Abs(lab)
-	}
-	if err == nil && !list {
-		_, err = os.Stat(binary)
+		err = m.prepare(*record, *list)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "killmatrix: %v\n", err)
-		return 2
+		os.Exit(2)
 	}
 	chosen := slices.DeleteFunc(cells(), func(c cell) bool {
-		return isQuick && !slices.Contains(quick, c.String()) || !match.MatchString(c.String())
+		return *isQuick && !slices.Contains(quick, c.String()) || !match.MatchString(c.String())
 	})
-	if list {
+	if *random > 0 {
+		chosen = randomCells(*random, *seed)
+	}
+	if *list {
 		for _, c := range chosen {
 			fmt.Println(c)
 		}
-		return 0
+		return
 	}
-	m := &matrix{binary: binary, lab: lab, begun: time.Now()}
-	fmt.Println("result  cell                                      end     exit  culprit                        documents")
-	slots := make(chan struct{}, max(width, 1))
+	go m.interrupted()
+	os.Exit(m.run(chosen, *random == 0))
+}
+
+// matrix runs cells, counts and prints.
+type matrix struct {
+	binary, lab string
+	width, labs int
+	begun       time.Time
+	record      *os.File // nil: none wanted
+	mu          sync.Mutex
+	done        []*outcome
+	running     map[*job]bool
+	up          []*laboratory
+	left        []cell // out, with the reason printed
+	residue     []string
+}
+
+func (m *matrix) prepare(record string, list bool) (err error) {
+	if m.width < 1 || m.labs < 1 {
+		return errors.New("-j and -labs: at least 1")
+	}
+	if m.binary, err = filepath.Abs(m.binary); err != nil {
+		return err
+	}
+	if m.lab, err = filepath.Abs(m.lab); err != nil || list {
+		return err
+	}
+	if _, err = os.Stat(m.binary); err != nil {
+		return err
+	}
+	// Children of a killed spawn parent become ours, so that their exit codes are seen.
+	if err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	if record != "" {
+		m.record, err = os.Create(record)
+	}
+	return err
+}
+
+// interrupted ends all jobs and hosts, so that nothing stopped stays behind.
+func (m *matrix) interrupted() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	<-signals
+	m.mu.Lock() // for good: nobody reports any more
+	for j := range m.running {
+		j.kill()
+	}
+	for _, l := range m.up {
+		_, _ = l.do("down") // what is left is seen by the next up
+	}
+	fmt.Println("interrupted: all jobs and hosts ended")
+	os.Exit(130)
+}
+
+// track a job while it may have processes.
+func (m *matrix) track(j *job) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running[j] = true
+}
+
+func (m *matrix) untrack(j *job) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.running, j)
+}
+
+// run is the exit code: 1 if a cell is not as promised, or something is left.
+func (m *matrix) run(chosen []cell, isMatrix bool) int {
+	if isMatrix {
+		printLegend(len(chosen))
+	}
+	before := sharedThings()
+	fmt.Printf("%-7s %-36s %7s %-5s %-34s %-22s %s\n", "result", "cell", "end", "exit", "culprit named", "documents", "the fault")
 	var wg sync.WaitGroup
+	wg.Go(func() { m.overHosts(chosen) })
+	slots := make(chan struct{}, m.width)
 	for i, c := range chosen {
 		if c.mode == "hosts" {
 			continue
@@ -110,44 +148,14 @@ func run(binary, lab, pattern string, isQuick, list bool, width int) int {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			m.report(c, m.one(c, i))
+			m.report(m.one(c, i))
 		})
 	}
 	wg.Wait()
-	m.hosts(chosen, max(width, 1))
-	fmt.Printf("%d of %d cells as promised, %d left out, %v\n", m.good, m.good+m.bad, m.left, time.Since(m.begun).Round(time.Second))
-	if m.bad > 0 {
-		return 1
+	for _, thing := range sharedThings() {
+		if !slices.Contains(before, thing) {
+			m.residue = append(m.residue, thing)
+		}
 	}
-	return 0
-}
-
-// matrix counts and prints.
-type matrix struct {
-	binary, lab string
-	begun       time.Time
-	mu          sync.Mutex
-	good, bad   int
-	left        int
-}
-
-func (m *matrix) report(c cell, o *outcome) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	word := "ok"
-	if len(o.faults) > 0 {
-		word = "FAILED"
-		m.bad++
-	} else {
-		m.good++
-	}
-	fmt.Printf("%-7s %-40s %6.2fs  %-5s %-30s %s\n", word, c, o.took.Seconds(), o.codes(), o.culprit, o.documents())
-	for _, f := range o.faults {
-		fmt.Printf("        %s\n", f)
-	}
-	if len(o.faults) > 0 {
-		fmt.Printf("        files in %s\n", o.dir)
-	} else {
-		_ = os.RemoveAll(o.dir) // a temporary folder
-	}
+	return m.summary()
 }

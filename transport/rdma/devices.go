@@ -89,8 +89,8 @@ func protocol(d sysfs.Device) string {
 // Devices tells without libraries and netlink.
 func DevicesIn(fsys fs.FS) []Device { return merge(sysfs.Devices(fsys), nil, nil) }
 
-// LimitsIn are the bounds of a machine that matter to RDMA CM, from the root of
-// its file system.
-func LimitsIn(fsys fs.FS) []Limit { return sysfs.Limits(fsys) }
+// Limits are the bounds of this machine that matter to RDMA CM, and those of the
+// rdma cgroups that this process is in.
+func Limits() []Limit { return sysfs.Limits(root()) }
 
 func root() fs.FS { return os.DirFS("/") }

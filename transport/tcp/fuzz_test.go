@@ -3,8 +3,6 @@ package tcp
 import (
 	"bytes"
 	"testing"
-
-	"rankstorm/transport"
 )
 
 // The beginning of a hello is judged the same whether it comes whole or byte by byte.
@@ -48,6 +46,10 @@ func FuzzConfig(f *testing.F) {
 		if lo, hi := s.portRange&0xffff, s.portRange>>16; s.portRange != 0 && (lo == 0 || lo > hi) {
 			t.Errorf("port range %d to %d", lo, hi)
 		}
-		_ = transport.Address(s.adv.encode())
+		listens := s.adv
+		listens.setPort(1)
+		if _, _, _, err := decodeAddr(listens.encode()); err != nil {
+			t.Errorf("%q is published as what nobody reads: %v", advertise, err)
+		}
 	})
 }

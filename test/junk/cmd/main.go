@@ -108,7 +108,7 @@ func send(ctx context.Context, list, host string, rate int, seed uint64, recorde
 		return err
 	}
 	var pids []int
-	for _, s := range strings.Split(list, ",") {
+	for s := range strings.SplitSeq(list, ",") {
 		pid, err := strconv.Atoi(s)
 		if err != nil {
 			return fmt.Errorf("-pids: %w", err)
