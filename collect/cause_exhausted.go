@@ -47,6 +47,9 @@ func exhausted(d *Document) []Cause {
 				continue
 			}
 			c := Cause{Kind: e.kind, Phase: p.Phase, Count: &n, Fix: e.fix}
+			if e.kind == "ports" && d.RoundsRun > 1 {
+				c.Fix = "each port rests in TIME_WAIT after its round: slow the rounds down, allow reuse (net.ipv4.tcp_tw_reuse=1), or " + e.fix
+			}
 			c.Evidence = fmt.Sprintf("%s: %s for want of %s", p.Phase, plural(n, "failure", "failures"), e.what)
 			if limit, ok := d.Limits[e.limit]; ok {
 				c.Evidence += fmt.Sprintf(" (rank 0 has %s)", FormatCount(limit))

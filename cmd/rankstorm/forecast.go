@@ -25,6 +25,7 @@ const (
 	memoryFormula = "(out + in) × (800 B user + 5 KiB kernel) + 600 KiB per rank; in all also 15 MiB per process"
 	processFDs    = "fds of its ranks + 24 + links of the control tree (parent and at most 2 × arity children)"
 	portsFormula  = "max over targets of min(edges in, ranks per host) × connections per edge"
+	roundsFormula = "28,232 local ports / host ports, as each rests for 60 s; as many a second with net.ipv4.tcp_tw_reuse (--spawn: by default)"
 )
 
 // forecast is what rankstorm plan prints; its JSON is the documented output of
@@ -58,6 +59,8 @@ type forecast struct {
 	ControllerFDs          int64  `json:"controller_more_fds"` // one per process that knocks
 	PortsToOneListener     int64  `json:"ports_to_one_listener"`
 	PortsFormula           string `json:"ports_to_one_listener_formula"`
+	RoundsPerMin           *int64 `json:"rounds_by_ports_per_min"` // null: a round takes no port
+	RoundsFormula          string `json:"rounds_by_ports_formula"`
 	MemoryFormula          string `json:"memory_formula"`
 
 	IdealLineRates float64 `json:"ideal_line_rates"`
@@ -136,6 +139,11 @@ func makeForecast(t rank.Topology, view rank.View, p *planFlags, fds rank.FDCost
 		return nil, err
 	}
 	f.WorstProcessFDs, f.ControllerFDs, f.PortsToOneListener = worst.fds, int64(f.Procs), worst.ports
+	f.RoundsFormula = roundsFormula
+	if worst.ports > 0 && p.transport == "tcp" {
+		perMin := defaultPorts / worst.ports * 60 / timeWait
+		f.RoundsPerMin = &perMin
+	}
 	f.IdealLineRates, f.IdealFormula = rank.Bound(t)
 	if p.rank != unset {
 		if f.Rank, err = forecastRank(t, view, rank.Rank(p.rank), p, fds); err != nil {

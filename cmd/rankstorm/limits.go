@@ -34,6 +34,12 @@ func readLimits(localAddresses int) limits {
 	if v, ok := readNumbers("/proc/sys/net/core/somaxconn"); ok && len(v) == 1 {
 		l.somaxconn = v[0]
 	}
+	if v, ok := readNumbers("/proc/sys/net/ipv4/tcp_tw_reuse"); ok && len(v) == 1 {
+		l.reuse = [...]reuse{reuseNever, reuseAlways, reuseLoopback}[min(max(v[0], 0), 2)]
+		if v, ok := readNumbers("/proc/sys/net/ipv4/tcp_timestamps"); ok && len(v) == 1 && v[0] == 0 {
+			l.reuse = reuseNever
+		}
+	}
 	return l
 }
 

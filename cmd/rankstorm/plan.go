@@ -138,6 +138,9 @@ func (f *forecast) write(w io.Writer) error {
 	pair("process fds", collect.FormatCount(f.WorstProcessFDs), "worst: "+f.WorstProcessFDsFormula)
 	pair("controller", collect.FormatCount(f.ControllerFDs), "more fds while gathering: one knock per process")
 	pair("host ports", collect.FormatCount(f.PortsToOneListener), "at most, towards one listener: "+f.PortsFormula)
+	if f.RoundsPerMin != nil {
+		pair("rounds", collect.FormatCount(*f.RoundsPerMin), "a minute, at most, where ports are not reused: "+f.RoundsFormula)
+	}
 	pair("memory", "estimate", f.MemoryFormula)
 	pair("ideal", rateText(f.IdealLineRates), "line rates of one rank: "+f.IdealFormula)
 	pair("set-ups", collect.FormatCount(f.IdealSetups), "at the busiest rank: "+f.SetupsFormula)

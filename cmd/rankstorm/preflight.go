@@ -18,6 +18,8 @@ type need struct {
 	ports     int64 // local ports towards one listener from one local address
 	perListen int64 // connections that may reach one listener at the same time
 	backlog   int64 // asked for with --backlog, 0 = the largest possible
+	rounds    int64 // in which ports are used again, 0 = without end
+	loopback  bool  // all connections stay on this machine
 }
 
 // limits is what the operating system gives. Zero means not known.
@@ -27,7 +29,25 @@ type limits struct {
 	somaxconn          int64 // net.core.somaxconn
 	fdsUsed            int64 // open before the job begins
 	localAddressesUsed int64 // addresses that -b or -B gave, ≥ 1
+	reuse              reuse
 }
+
+// reuse says when connect(2) takes a port whose last connection is in TIME_WAIT.
+type reuse uint8
+
+// What net.ipv4.tcp_tw_reuse and net.ipv4.tcp_timestamps, which it needs, make of it.
+const (
+	reuseUnknown reuse = iota
+	reuseNever
+	reuseLoopback // after a second, from and to the own machine: the default
+	reuseAlways   // after a second
+)
+
+// timeWait is how long a closed connection keeps its pair of ports where they are not reused: a constant of Linux.
+const timeWait = 60 // s
+
+// defaultPorts is how many local ports Linux gives if nobody changed net.ipv4.ip_local_port_range: 32768 to 60999.
+const defaultPorts = 60999 - 32768 + 1
 
 // ports is the number of local ports per address, 0 if not known.
 func (l limits) ports() int64 {
@@ -117,6 +137,9 @@ func check(n need, l limits) (warnings []string, err error) {
 			return nil, rank.Errorf(rank.KindResource, "one host needs %d local ports towards one listener, has %d: sysctl -w net.ipv4.ip_local_port_range='1024 65535', or use more local addresses (-b)", n.ports, have)
 		}
 	}
+	if have := l.ports() * max(l.localAddressesUsed, 1); have > 0 && n.ports > 0 && n.rounds != 1 && l.rests(n.loopback) && (n.rounds == 0 || n.ports*n.rounds > have) {
+		warnings = append(warnings, fmt.Sprintf("a round takes %d of %d local ports towards one listener, and each rests for %d s in TIME_WAIT: more than %d rounds within that time run out of them; sysctl -w net.ipv4.tcp_tw_reuse=1", n.ports, have, timeWait, have/n.ports))
+	}
 	if l.somaxconn > 0 {
 		switch {
 		case n.backlog > l.somaxconn:
@@ -128,6 +151,11 @@ func check(n need, l limits) (warnings []string, err error) {
 		}
 	}
 	return warnings, nil
+}
+
+// rests says that ports are not used again for as long as TIME_WAIT lasts.
+func (l limits) rests(loopback bool) bool {
+	return l.reuse == reuseNever || l.reuse == reuseLoopback && !loopback
 }
 
 // preflight looks at the plan of the job and at what the kernel gives. Where
@@ -179,6 +207,10 @@ func checkPlan(j *prepared, t rank.Topology, size, perHost int) ([]string, error
 	}, fdCost(j.provider, s.Threads))
 	if err != nil {
 		return nil, inCommand(j.command, err)
+	}
+	n.rounds, n.loopback = 1, j.spawn > 0
+	if s.Transport == "tcp" {
+		n.rounds = int64(s.Rounds)
 	}
 	warnings, err := check(n, j.limits)
 	switch {

@@ -62,9 +62,20 @@ func TestCheck(t *testing.T) {
 			name: "one fd short", need: need{fds: 1024}, limits: with(func(l *limits) { l.fdsHard, l.fdsUsed = 1024, controlFDs+1 }),
 			err: "a process needs 1025 file descriptors, has 1024: ulimit -n 1025",
 		},
-		{name: "all ports", need: need{ports: 28232}, limits: roomy},
+		{name: "all ports", need: need{ports: 28232, rounds: 1}, limits: roomy},
 		{name: "one port short", need: need{ports: 28233}, limits: roomy, err: "one host needs 28233 local ports towards one listener, has 28232: sysctl"},
 		{name: "two addresses", need: need{ports: 28233}, limits: with(func(l *limits) { l.localAddressesUsed = 2 })},
+		{
+			name: "rounds that use up the ports", need: need{ports: 1000, rounds: 29}, limits: with(func(l *limits) { l.reuse = reuseLoopback }),
+			warnings: []string{"a round takes 1000 of 28232 local ports towards one listener, and each rests for 60 s in TIME_WAIT: more than 28 rounds"},
+		},
+		{name: "rounds that fit", need: need{ports: 1000, rounds: 28}, limits: with(func(l *limits) { l.reuse = reuseNever })},
+		{name: "rounds on one machine", need: need{ports: 1000, loopback: true}, limits: with(func(l *limits) { l.reuse = reuseLoopback })},
+		{name: "reused everywhere", need: need{ports: 1000}, limits: with(func(l *limits) { l.reuse = reuseAlways })},
+		{
+			name: "rounds without end", need: need{ports: 1, loopback: true}, limits: with(func(l *limits) { l.reuse = reuseNever }),
+			warnings: []string{"more than 28232 rounds within that time"},
+		},
 		{name: "backlog cut", need: need{backlog: 5000}, limits: roomy, warnings: []string{"--backlog 5000 is cut to 4096"}},
 		{name: "burst past the queue", need: need{perListen: 5000}, limits: roomy, warnings: []string{"up to 5000 connections reach one listener"}},
 		{name: "small backlog", need: need{perListen: 500, backlog: 100}, limits: roomy, warnings: []string{"--backlog 100 holds fewer"}},
@@ -87,7 +98,7 @@ func TestCheck(t *testing.T) {
 
 func TestReadLimits(t *testing.T) {
 	l := readLimits(2)
-	if l.fdsHard == 0 || l.fdsUsed < 3 || l.localAddressesUsed != 2 {
+	if l.fdsHard == 0 || l.fdsUsed < 3 || l.localAddressesUsed != 2 || l.reuse == reuseUnknown {
 		t.Errorf("got %+v", l)
 	}
 }
