@@ -72,7 +72,17 @@ func parseController(text string, port int) (controllerAddress, error) {
 		return bad(fmt.Sprintf("port %d is not within 1 … 65535", port))
 	}
 	a.port = uint16(port)
-	_, err := netip.ParseAddr(a.host)
+	ip, err := netip.ParseAddr(a.host)
+	if err == nil {
+		switch v := ip.WithZone("").Unmap(); {
+		case v.IsMulticast():
+			return bad("a multicast address belongs to no host")
+		case v == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+			return bad("a broadcast address belongs to no host")
+		case v.IsUnspecified():
+			return bad("this address means another host wherever it is read")
+		}
+	}
 	a.literal = err == nil || a.host == "localhost"
 	return a, nil
 }

@@ -141,7 +141,7 @@ func (in *Inheritance) JoinContext(ctx context.Context) (joining context.Context
 		case err := <-in.Lost:
 			end(ToldElsewhere(err))
 		case <-in.Parent:
-			end(rank.Errorf(rank.KindLost, "the process that spawned this one is gone"))
+			end(rank.Errorf(rank.KindLost, "the process that spawned this job is gone"))
 		case <-joining.Done():
 		}
 	}()

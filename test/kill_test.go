@@ -2,10 +2,12 @@ package test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -94,5 +96,73 @@ func killOnce(t *testing.T, seed uint64) {
 			t.Errorf("seed %d: pid %d is left", seed, pid)
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
+	}
+}
+
+// The parent of a spawned job is killed: the children end by themselves, say once why, and the document agrees.
+func TestSpawnParentKilled(t *testing.T) {
+	for _, phase := range []string{"gather", "clock", "connect"} {
+		t.Run(phase, func(t *testing.T) {
+			dir := t.TempDir()
+			stderr, err := os.Create(filepath.Join(dir, "stderr"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stderr.Close()
+			said := func() string {
+				b, err := os.ReadFile(stderr.Name())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(b)
+			}
+			const procs = 5
+			cmd := exec.Command(binary, "run", "--spawn", fmt.Sprint(procs), "--topology", "ring", "-o", "x.json", "--hold", phase+"=20s")
+			cmd.Dir, cmd.Stderr = dir, stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer cmd.Process.Kill()
+			wait := func(what string, done func() bool) {
+				for range 2000 {
+					if done() {
+						return
+					}
+					time.Sleep(5 * time.Millisecond)
+				}
+				t.Fatalf("10 s, and not %s: %s", what, said())
+			}
+			wait("everybody holds", func() bool { return strings.Count(said(), "holding ") == procs })
+			pids := children(cmd.Process.Pid)
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // it was killed
+			for _, pid := range pids {
+				wait(fmt.Sprintf("pid %d has ended", pid), func() bool { return !alive(pid) })
+			}
+			if n := strings.Count(said(), "spawned this job is gone"); n != 1 || strings.Contains(said(), "SIGTERM") {
+				t.Errorf("%d lines say that the parent is gone, want 1:\n%s", n, said())
+			}
+			b, err := os.ReadFile(filepath.Join(dir, "x.json"))
+			if phase == "gather" {
+				if err == nil {
+					t.Error("a document of a job that did not form")
+				}
+				return
+			}
+			var d struct {
+				Exit struct {
+					Code int
+					Text string
+				}
+			}
+			if err == nil {
+				err = json.Unmarshal(b, &d)
+			}
+			if err != nil || d.Exit.Code != 1 || !strings.Contains(d.Exit.Text, "spawned this job is gone") {
+				t.Errorf("document: %v, exit %+v", err, d.Exit)
+			}
+		})
 	}
 }

@@ -150,7 +150,7 @@ func (a *app) runCmtime(ctx context.Context, f *cmtimeFlags) error {
 		return withCode{err, 1}
 	}
 	spec.Secret = len(secret) > 0
-	ctx, stop := withSignals(ctx, false, a.stderr)
+	ctx, stop := withSignals(ctx, nil, a.stderr)
 	defer stop()
 	cfg, err := a.cmtimeConfig(f, spec, bind, secret)
 	if err != nil {

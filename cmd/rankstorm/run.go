@@ -235,7 +235,7 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 			return err
 		}
 	}
-	ctx, stop := withSignals(ctx, in != nil, a.stderr)
+	ctx, stop := withSignals(ctx, in, a.stderr)
 	defer stop()
 	ctx, joined, release := withParent(ctx, in)
 	defer release()

@@ -18,9 +18,11 @@ import (
 // withSignals ends the context when SIGINT, SIGTERM or SIGHUP arrives, with a cause
 // that has its exit code; the job then keeps what it has and reports. A second
 // signal ends the process at once, after a last word to stderr. A spawned
-// process takes no second one: the same interrupt may reach it directly and
-// through its parent, and the parent kills it if the user insists.
-func withSignals(parent context.Context, spawned bool, stderr io.Writer) (ctx context.Context, stop func()) {
+// process (in is not nil) takes no second one: the same interrupt may reach it
+// directly and through its parent, and the parent kills it if the user insists.
+// It catches signals as long as it lives: the SIGTERM that the kernel sends when
+// the parent dies may come last of all, and is no request to end.
+func withSignals(parent context.Context, in *rendezvous.Inheritance, stderr io.Writer) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, rendezvous.EndSignals()...)
@@ -33,13 +35,21 @@ func withSignals(parent context.Context, spawned bool, stderr io.Writer) (ctx co
 			case s := <-signals:
 				number, _ := s.(syscall.Signal)
 				if !first.IsZero() {
-					if spawned || time.Since(first) < rendezvous.OneSignal {
+					if in != nil || time.Since(first) < rendezvous.OneSignal {
 						continue
 					}
 					fmt.Fprintln(stderr, "rankstorm: interrupted a second time: this process ends before it could report")
 					exitNow(128 + int(number))
 				}
 				first = time.Now()
+				if in != nil && number == syscall.SIGTERM {
+					select {
+					case <-in.Parent:
+						cancel(parentGone(in))
+						continue
+					case <-time.After(deathKnell):
+					}
+				}
 				cancel(cancelledBy(number))
 			case <-done:
 				return
@@ -47,11 +57,25 @@ func withSignals(parent context.Context, spawned bool, stderr io.Writer) (ctx co
 		}
 	}()
 	return ctx, func() {
-		signal.Stop(signals)
+		if in == nil {
+			signal.Stop(signals)
+		}
 		close(done)
 		<-ended
 		cancel(nil)
 	}
+}
+
+// deathKnell is how long after the kernel's SIGTERM the end of the parent shows at the pipe, at most.
+const deathKnell = 100 * time.Millisecond
+
+// parentGone is the cause of an end because the parent of --spawn is gone. Process 0 tells the user.
+func parentGone(in *rendezvous.Inheritance) error {
+	e := rank.Errorf(rank.KindLost, "the process that spawned this job is gone")
+	if in.Launch.Proc > 0 {
+		return rendezvous.ToldElsewhere(e)
+	}
+	return e
 }
 
 func cancelledBy(s syscall.Signal) *rank.Error {
@@ -86,7 +110,7 @@ func withParent(parent context.Context, in *rendezvous.Inheritance) (ctx context
 			case err := <-lost:
 				cancel(rendezvous.ToldElsewhere(err)) // by the parent, or by the process that ended itself
 			case <-in.Parent:
-				cancel(rank.Errorf(rank.KindLost, "the process that spawned this one is gone"))
+				cancel(parentGone(in))
 				return
 			case <-sealed:
 				lost, sealed = nil, nil

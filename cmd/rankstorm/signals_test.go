@@ -24,7 +24,7 @@ func TestSignals(t *testing.T) {
 		exitNow = func(code int) { exited <- code }
 
 		var said strings.Builder
-		ctx, stop := withSignals(t.Context(), false, &said)
+		ctx, stop := withSignals(t.Context(), nil, &said)
 		send(t, sig)
 		<-ctx.Done()
 		cause := context.Cause(ctx)
@@ -48,7 +48,7 @@ func TestSignals(t *testing.T) {
 func TestSignalsOfASpawnedProcess(t *testing.T) {
 	defer func(before func(int)) { exitNow = before }(exitNow)
 	exitNow = func(code int) { t.Errorf("left with %d", code) }
-	ctx, stop := withSignals(t.Context(), true, io.Discard)
+	ctx, stop := withSignals(t.Context(), &rendezvous.Inheritance{Parent: make(chan struct{})}, io.Discard)
 	send(t, syscall.SIGINT)
 	<-ctx.Done()
 	// The signal package delivers in order: once the own channel has the last one, the other has them all.
@@ -115,4 +115,23 @@ func TestWithParent(t *testing.T) {
 			t.Error("without a parent nothing changes")
 		}
 	})
+}
+
+// The kernel's SIGTERM at the death of the parent is no request of the user: which of the two is seen first is chance.
+func TestDeathOfTheParentIsNoSignal(t *testing.T) {
+	for _, c := range []struct {
+		proc int
+		told bool
+	}{{0, false}, {3, true}} {
+		gone := make(chan struct{})
+		ctx, stop := withSignals(t.Context(), &rendezvous.Inheritance{Parent: gone, Launch: rendezvous.Launch{Proc: c.proc}}, io.Discard)
+		send(t, syscall.SIGTERM)
+		close(gone)
+		<-ctx.Done()
+		if got := context.Cause(ctx); rank.ExitCode(got) != 1 || rendezvous.Told(got) != c.told || !strings.Contains(got.Error(), "spawned this job is gone") {
+			t.Errorf("process %d: %v, told elsewhere %v", c.proc, got, rendezvous.Told(got))
+		}
+		stop()
+		send(t, syscall.SIGTERM) // after the end: ignored
+	}
 }

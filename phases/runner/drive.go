@@ -245,6 +245,7 @@ func (p *process) progress() {
 
 // cancelled is the cause of a cancelled context.
 func (p *process) cancelled(ctx context.Context) *rank.Error {
+	p.told = rendezvous.Told(context.Cause(ctx))
 	if e, ok := errors.AsType[*rank.Error](context.Cause(ctx)); ok {
 		return e
 	}

@@ -135,6 +135,7 @@ type process struct {
 	stacks  []runtime.StackRecord // of holds
 	exit    *exitState
 	lastErr *rank.Error
+	told    bool // why this process was to end is told by another one
 }
 
 // exitState is set by the member's MExit.

@@ -222,7 +222,7 @@ func (p *process) leave() error {
 		e = rank.Errorf(rank.KindFailed, "the job ended with exit code %d", p.exit.code)
 	}
 	// The offender speaks for itself, and whoever lost the root has nobody to speak for it.
-	if e.Proc == p.self || p.lastErr != nil || p.orphaned {
+	if e.Proc == p.self && !p.told || p.lastErr != nil || p.orphaned {
 		return withCode(e, p.exit.code)
 	}
 	return quiet{withCode(e, p.exit.code)}
