@@ -167,7 +167,8 @@ func TestWaitingLines(t *testing.T) {
 		{
 			"lost at once, before it is quiet",
 			waitingFacts{procs: 5, now: 4 * s, addr: "h0:7471", present: crowd(s, -1, "h0"), left: 4, gone: []departure{
-				{&rank.Record{Host: "h10", PID: 9, LauncherProc: -1}, 1500 * time.Millisecond}, {&rank.Record{Host: "h2", PID: 7, LauncherProc: -1}, 2 * s},
+				{&rank.Record{Host: "h10", PID: 9, LauncherProc: -1}, 1500 * time.Millisecond},
+				{&rank.Record{Host: "h2", PID: 7, LauncherProc: -1}, 2 * s},
 				{&rank.Record{Host: "h2", PID: 8, LauncherProc: -1}, 0},
 			}},
 			[]string{

@@ -91,7 +91,8 @@ type process struct {
 	searching bool        // for the root
 	searchFor *rank.Error // why
 	askers    []asker
-	adopted   int // children that were orphans
+	adopted   int   // children that were orphans
+	dialled   int64 // links to a parent that this process opened itself, as an orphan: 0 or 1
 	kept      []kept
 	keptBytes int
 	summed    bool // the summary of the slot was made

@@ -41,13 +41,14 @@ func (p *process) resources(moment string) collect.ProcResources {
 }
 
 // held counts descriptors and goroutines, without those of streams that came in at the control plane's ports: these
-// are no matter of the storm, and anybody may open one at any moment. The count is taken when it stands still.
+// are no matter of the storm, and anybody may open one at any moment. Nor is the link that an orphan opened to the root,
+// in place of the one that came in from its parent. The count is taken when it stands still.
 func (p *process) held() (fds, goroutines int64) {
 	ports := p.group.Ports()
 	for range countTries {
 		open, foreign := openFDs(ports)
 		n := runtime.NumGoroutine()
-		fds, goroutines = int64(open-foreign), int64(n-foreign)
+		fds, goroutines = int64(open-foreign)-p.dialled, int64(n-foreign)-p.dialled
 		if open < 0 {
 			return -1, int64(n)
 		}
