@@ -134,3 +134,38 @@ func TestStoppedWhileGatheringComesAgain(t *testing.T) {
 		l.clean(cfgs)
 	})
 }
+
+// The controller is stopped shortly before the join timeout: those who wait do not leave it to it to tell the user.
+func TestControllerStoppedAtTheJoinTimeout(t *testing.T) {
+	for _, before := range []time.Duration{1500 * time.Millisecond, 8 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newJoinLab(t, 2, memnet.Config{Latency: time.Millisecond})
+			var cfgs []Config
+			var delays []time.Duration
+			for i := range 3 {
+				cfg := l.config(i, 4)
+				cfg.JoinTimeout, cfg.LivenessTimeout = 20*time.Second, 2*time.Second
+				if i == 0 {
+					cfg.JoinTimeout = 25 * time.Second
+				}
+				cfgs, delays = append(cfgs, cfg), append(delays, time.Duration(i)*100*time.Millisecond)
+			}
+			results := l.start(t.Context(), cfgs, delays)
+			time.Sleep(20*time.Second - before)
+			controller := cfgs[0].Network.(*memnet.Proc)
+			controller.Stop()
+			time.Sleep(before + time.Second)
+			controller.Continue()
+			for range 3 {
+				r := <-results
+				if rank.ExitCode(r.err) != 3 || Told(r.err) {
+					t.Errorf("stopped %v before: process %d: told %v: %v", before, r.i, Told(r.err), r.err)
+				}
+				if r.i > 0 && !strings.Contains(r.err.Error(), "n0 pid 1000) ") {
+					t.Errorf("stopped %v before: process %d does not name the controller: %v", before, r.i, r.err)
+				}
+			}
+			l.clean(cfgs)
+		})
+	}
+}

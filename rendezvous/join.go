@@ -103,6 +103,7 @@ type joiner struct {
 	begun      time.Time        // this Join
 	lostAt     time.Duration    // since begun: when the link to that controller ended
 	lostWhy    string           // how; "": it stands
+	heard      time.Time        // last sign of life on it
 	seeds      []netip.AddrPort // where it gossips; nil at the controller
 	census     waiting          // the controller's count of members and agents, where this process is none
 	agentOnce  sync.Once
@@ -301,8 +302,15 @@ func Told(err error) bool {
 func (j *joiner) timedOut() error {
 	j.mu.Lock()
 	c, facts, toldBy, problem, lost := j.controller, j.facts, j.toldBy, j.problem, ""
-	if j.lostWhy != "" {
+	silent := time.Since(j.heard)
+	switch {
+	case j.lostWhy != "":
 		lost = fmt.Sprintf("the controller (%s) was lost after %d s: %s", toldBy, seconds(j.lostAt), j.lostWhy)
+		if problem != j.goneText() {
+			lost += "; since then: " + problem
+		}
+	case toldBy != "" && silent > j.cfg.LivenessTimeout/2: // it asks twice as often: nobody may be there to tell the user
+		lost = fmt.Sprintf("the controller (%s) is silent for %v", toldBy, silent.Round(100*time.Millisecond))
 	}
 	j.mu.Unlock() // the controller has a lock of its own, which comes first
 	limit := j.cfg.JoinTimeout
@@ -313,7 +321,7 @@ func (j *joiner) timedOut() error {
 	case c != nil:
 		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: %s", limit, c.missing())
 	case lost != "": // nobody on this side hears of it any more
-		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: %s; since then: %s%s", limit, lost, problem, after("; before it said: ", facts))
+		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: %s%s", limit, lost, after("; before it said: ", facts))
 	case facts != "":
 		return told{rank.Errorf(rank.KindRendezvous, "the job did not form within %v: controller (%s) said: %s", limit, toldBy, facts)}
 	case toldBy != "":
@@ -327,6 +335,9 @@ func (j *joiner) timedOut() error {
 	}
 	return rank.Errorf(rank.KindRendezvous, "no controller at %s within %v: %s; is a process started on that host with the same -C, and no firewall between?", j.where(), limit, problem)
 }
+
+// goneText is what is said when the controller that let this process in is gone. j.mu is held.
+func (j *joiner) goneText() string { return "the controller (" + j.toldBy + ") is gone" }
 
 // after puts something before a text that is not empty.
 func after(before, text string) string {

@@ -254,6 +254,7 @@ func reachableSeeds(seeds []netip.AddrPort, at netip.Addr) []netip.AddrPort {
 func (j *joiner) welcomed(conn net.Conn, w *welcome) {
 	j.mu.Lock()
 	j.link, j.toldBy, j.facts, j.lostWhy = conn, clip([]byte(w.Controller)), "", ""
+	j.heard = time.Now()
 	j.seeds = w.Seeds
 	j.mu.Unlock()
 	if j.cfg.Procs > j.cfg.AgentsAbove {
@@ -274,7 +275,7 @@ func (j *joiner) parted(conn net.Conn, why error) {
 	if j.link == conn {
 		j.link = nil
 	}
-	j.problem = "the controller (" + j.toldBy + ") is gone"
+	j.problem = j.goneText()
 	j.lostAt, j.lostWhy = time.Since(j.begun), "its link closed"
 	if errors.Is(why, os.ErrDeadlineExceeded) {
 		j.lostWhy = fmt.Sprintf("silent for %v", j.cfg.LivenessTimeout)
@@ -289,6 +290,9 @@ func (j *joiner) follow(ctx context.Context, conn net.Conn, r *bufio.Reader) (wh
 		if err != nil {
 			return err, nil
 		}
+		j.mu.Lock()
+		j.heard = time.Now()
+		j.mu.Unlock()
 		switch kind {
 		case frameThere:
 			conn.SetWriteDeadline(time.Now().Add(j.cfg.LivenessTimeout))

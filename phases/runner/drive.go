@@ -10,6 +10,9 @@ import (
 	"rankstorm/rendezvous"
 )
 
+// toldPatience is how long a process waits until the one that is to tell why all end has ended the job.
+const toldPatience = 500 * time.Millisecond
+
 // drive runs the machines until the job is over for this process.
 func (p *process) drive(ctx context.Context) {
 	progress := time.NewTicker(progressEvery)
@@ -17,6 +20,7 @@ func (p *process) drive(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	done := ctx.Done()
+	var again <-chan time.Time
 	for !p.over() {
 		p.arm(timer)
 		var hold, release <-chan time.Time
@@ -57,7 +61,19 @@ func (p *process) drive(ctx context.Context) {
 			}
 		case <-done:
 			done = nil
-			do = func() { p.step(phases.MemberInput{Kind: phases.MCancel, Cause: p.cancelled(ctx)}) }
+			do = func() {
+				if cause := p.cancelled(ctx); p.told { // another process ends the job for the same reason, and is to say so
+					again = time.After(toldPatience)
+				} else {
+					p.step(phases.MemberInput{Kind: phases.MCancel, Cause: cause})
+				}
+			}
+		case <-again:
+			do = func() {
+				if !p.aborting && p.member.Told() == nil {
+					p.step(phases.MemberInput{Kind: phases.MCancel, Cause: p.cancelled(ctx)})
+				}
+			}
 		}
 		if p.stalled() { // before anything is made of what has come in meanwhile
 			return

@@ -32,6 +32,9 @@ func Run(ctx context.Context, cfg Config) error {
 		p.spec.Threads = cfg.Threads
 	}
 	if err := p.holdBefore(ctx, phases.Gather); err != nil {
+		if p.told {
+			return quiet{err}
+		}
 		return err
 	}
 	rc := cfg.Rendezvous
