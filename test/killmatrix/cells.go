@@ -110,12 +110,18 @@ var quick = []string{
 	"spawn/kill/leaf/gather", "hosts/drop/root/connect", "hosts/cut/interior/connect",
 }
 
+// drawn are the faults that end a job at any moment; bad links do not.
+var drawn = []string{"kill", "stop", "fds", "cut", "drop", "crash"}
+
 // randomCells draws victim, fault and moment; the same seed draws the same.
 func randomCells(n int, first uint64) (list []cell) {
 	for seed := first; seed < first+uint64(n); seed++ {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		c := cell{mode: []string{"hand", "spawn"}[rng.IntN(2)], fault: []string{"kill", "stop", "fds"}[rng.IntN(3)], victim: anyMoment, phase: anyMoment, seed: seed}
+		c := cell{mode: []string{"hand", "spawn"}[rng.IntN(2)], fault: drawn[rng.IntN(len(drawn))], victim: anyMoment, phase: anyMoment, seed: seed}
 		c.number = rng.IntN(handProcs)
+		if linkFaults[c.fault] {
+			c.mode, c.number = "hosts", rng.IntN(hostCount*perHost)
+		}
 		most := 2500 * time.Millisecond
 		if rng.IntN(2) == 0 { // half of the moments fall where the job forms
 			most = 600 * time.Millisecond

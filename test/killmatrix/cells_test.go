@@ -71,12 +71,12 @@ func TestRandomCellsReplay(t *testing.T) {
 			t.Fatalf("seed %d: %+v in a row, %+v alone", 7+i, c, alone)
 		}
 		kinds[c.mode+c.fault]++
-		if c.number < 0 || c.number >= handProcs || c.moment < 0 {
+		if most := (&job{c: c}).procCount(); c.number < 0 || c.number >= most || c.moment < 0 {
 			t.Errorf("%+v", c)
 		}
 	}
-	if len(kinds) != 6 {
-		t.Errorf("200 seeds draw %v, want both starts with 3 faults", kinds)
+	if len(kinds) != 9 {
+		t.Errorf("200 seeds draw %v, want 3 faults with both starts and 3 over hosts", kinds)
 	}
 }
 

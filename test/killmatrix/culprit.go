@@ -43,7 +43,7 @@ func (j *job) judgeCulprit(o *outcome, s *side) {
 	s.culprit = culprit{Rank: -1, Proc: -1}
 	clean := slices.Equal(s.codes, []int{0})
 	for _, p := range s.procs {
-		if line := j.naming(p, s); line != "" && s.culprit.Line == "" {
+		if line := j.naming(p, s); line != "" && s.culprit.Line == "" && !clean {
 			s.culprit.Line = line
 		}
 	}
@@ -189,8 +189,8 @@ func (j *job) naming(p *proc, s *side) string {
 	}
 	word := regexp.MustCompile(`\b(` + strings.Join(names, "|") + `)\b`)
 	for line := range strings.Lines(p.text("stderr")) {
-		if strings.Contains(line, "holding ") || strings.Contains(line, "result document") {
-			continue
+		if slices.ContainsFunc([]string{"holding ", "result document", "this job is open"}, func(s string) bool { return strings.Contains(line, s) }) {
+			continue // it names somebody for another reason
 		}
 		if word.MatchString(line) {
 			return strings.TrimSpace(line)
@@ -202,7 +202,7 @@ func (j *job) naming(p *proc, s *side) string {
 		if m != nil && slices.ContainsFunc(append(j.victim.onHost, number), func(n int) bool { return inList(m[1], n) }) {
 			return strings.TrimSpace(line)
 		}
-		if strings.Contains(line, "no controller at") && (j.c.victim == "controller" || number == control) {
+		if strings.Contains(line, "no controller at") && (j.c.victim == "controller" || number == control || j.c.phase == anyMoment && j.c.mode == "hosts" && j.victimHost() == controllerHost) {
 			return strings.TrimSpace(line)
 		}
 	}

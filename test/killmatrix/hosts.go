@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	labPrefix  = "k" // of the names of our hosts: ka0, kb3 …
-	mostAtOnce = 104 // processes of jobs that share a fault
+	labPrefix      = "k" // of the names of our hosts: ka0, kb3 …
+	controllerHost = 2   // unless the controller is the victim
+	mostAtOnce     = 104 // processes of jobs that share a fault
 )
 
 // laboratory is one group of hosts.
@@ -72,7 +73,7 @@ func (m *matrix) overHosts(chosen []cell) {
 	for len(list) > 0 {
 		most := mostAtOnce / (&job{c: list[0]}).procCount()
 		n := 1
-		for n < min(len(list), most) && list[n].fault == list[0].fault && list[n].victim == list[0].victim {
+		for n < min(len(list), most) && list[n].phase != anyMoment && list[n].fault == list[0].fault && list[n].victim == list[0].victim {
 			n++
 		}
 		batches = append(batches, list[:n])
@@ -187,7 +188,7 @@ func (m *matrix) together(l *laboratory, list []cell, last bool) (again []cell) 
 // tree is 0 (host 0) → 2 (host 1), 4 (host 2), and 2 → 6 (host 3); the
 // controller is on host 2 unless it is the victim.
 func (j *job) startHosts() error {
-	per, where, waiting := j.onEachHost(), 2, 5
+	per, where, waiting := j.onEachHost(), controllerHost, 5
 	switch j.c.victim {
 	case "controller":
 		where, waiting = 3, 3
@@ -217,6 +218,9 @@ func (j *job) startHosts() error {
 func (j *job) separates() bool { return j.c.fault == "cut" || j.c.fault == "drop" }
 
 func (j *job) victimHost() int {
+	if j.c.phase == anyMoment {
+		return j.c.number / perHost
+	}
 	return map[string]int{"root": 0, "interior": 1, "leaf": 3, "controller": 3, "agent": 3}[j.c.victim]
 }
 
