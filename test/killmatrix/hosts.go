@@ -73,7 +73,7 @@ func (m *matrix) overHosts(chosen []cell) {
 	for len(list) > 0 {
 		most := mostAtOnce / (&job{c: list[0]}).procCount()
 		n := 1
-		for n < min(len(list), most) && list[n].phase != anyMoment && list[n].fault == list[0].fault && list[n].victim == list[0].victim {
+		for n < min(len(list), most) && !list[0].alone() && !list[n].alone() && list[n].fault == list[0].fault && list[n].victim == list[0].victim {
 			n++
 		}
 		batches = append(batches, list[:n])
@@ -98,9 +98,8 @@ func (m *matrix) overHosts(chosen []cell) {
 				return
 			}
 			for b := range queue {
-				again := m.together(l, b, false)
-				for _, c := range again {
-					m.together(l, []cell{c}, true)
+				for _, c := range m.together(l, b, 0) {
+					m.untilStruck(l, c)
 				}
 			}
 			m.leftOnHosts(l)
@@ -114,15 +113,27 @@ func (m *matrix) overHosts(chosen []cell) {
 	wg.Wait()
 }
 
+// untilStruck tries again a cell whose job was not in its phase when the fault came.
+func (m *matrix) untilStruck(l *laboratory, c cell) {
+	for try := 1; try < tries; try++ {
+		if len(m.together(l, []cell{c}, try)) == 0 {
+			return
+		}
+	}
+}
+
+// alone says that the moment of the fault cannot be shared with other jobs.
+func (c cell) alone() bool { return c.phase == anyMoment || c.phase == "gather" }
+
 // together runs cells that share their fault: their jobs stand in their phases
 // when it comes. Those that did not are given back, unless it is their last try.
-func (m *matrix) together(l *laboratory, list []cell, last bool) (again []cell) {
+func (m *matrix) together(l *laboratory, list []cell, try int) (again []cell) {
 	jobs, outcomes := make([]*job, len(list)), make([]*outcome, len(list))
 	ready := make([]error, len(list))
 	var wg sync.WaitGroup
 	for i, c := range list {
-		outcomes[i] = &outcome{c: c, attempts: 1}
-		jobs[i] = &job{m: m, c: c, lab: l, port: 26000 + i}
+		outcomes[i] = &outcome{c: c, attempts: try + 1}
+		jobs[i] = &job{m: m, c: c, lab: l, port: 26000 + i, again: try}
 		wg.Go(func() {
 			jobs[i].dir, ready[i] = os.MkdirTemp("", "killmatrix-")
 			outcomes[i].dir = jobs[i].dir
@@ -169,15 +180,12 @@ func (m *matrix) together(l *laboratory, list []cell, last bool) (again []cell) 
 	for i, j := range jobs {
 		j.end()
 		switch {
-		case ready[i] != nil && !last:
+		case ready[i] != nil && try+1 < tries:
 			_ = os.RemoveAll(j.dir) // the fault never happened: once more
 			again = append(again, list[i])
 			continue
 		case ready[i] != nil:
 			outcomes[i].fault("%v", ready[i])
-		}
-		if last {
-			outcomes[i].attempts = 2
 		}
 		m.report(outcomes[i])
 	}

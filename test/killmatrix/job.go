@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	tries      = 3  // to strike a job in its phase; what it then does is judged once
 	handProcs  = 18 // more than 16: there is an agent
 	spawnProcs = 7
 	hostCount  = 4
@@ -22,10 +23,11 @@ const (
 	agentHost  = 5 // processes per host where agents are wanted: 20 in all
 	control    = 9 // the process that is the controller, by hand on one host
 
-	liveness = 1500 * time.Millisecond
-	phase    = 5 * time.Second
-	longHold = 12 * time.Second // a loss ends it
-	drawnEnd = 12 * time.Second // of random jobs in which nobody is lost
+	liveness  = 1500 * time.Millisecond
+	phase     = 5 * time.Second
+	longHold  = 12 * time.Second // a loss ends it
+	joinLimit = 5 * time.Second  // of jobs that stand in gather
+	drawnEnd  = 12 * time.Second // of random jobs in which nobody is lost
 )
 
 // proc is one process of a job, each in a folder of its own.
@@ -71,6 +73,8 @@ type job struct {
 	mu       sync.Mutex // guards procs while the job starts: an interrupt ends what there is
 	procs    []*proc
 	hold     time.Duration
+	again    int // tries before this one
+	begun    time.Time
 	held     time.Time    // when the first one was seen to hold
 	late     func() error // lets the process come that keeps the others gathering
 	budget   map[int]int  // pid → descriptors that its control plane has open
@@ -106,12 +110,16 @@ func (j *job) onEachHost() int {
 	return perHost
 }
 
+// joins is the join timeout of a job that stands in gather; each try gives a
+// busy machine more time to start all.
+func (j *job) joins() time.Duration { return joinLimit * time.Duration(1+j.again) }
+
 // one runs a cell on this machine.
 func (m *matrix) one(c cell, number int) *outcome {
 	o := &outcome{c: c}
 	for o.attempts = 1; ; o.attempts++ {
 		dir, err := os.MkdirTemp("", "killmatrix-")
-		j := &job{m: m, c: c, dir: dir, port: 21000 + number%4000}
+		j := &job{m: m, c: c, dir: dir, port: 21000 + number%4000, again: o.attempts - 1}
 		o.dir, o.faults = dir, nil
 		if err == nil {
 			err = j.enter()
@@ -128,7 +136,7 @@ func (m *matrix) one(c cell, number int) *outcome {
 			o.fault("%v", err)
 		}
 		j.end()
-		if err == nil || o.attempts == 3 {
+		if err == nil || o.attempts == tries {
 			return o
 		}
 		_ = os.RemoveAll(dir) // the fault never happened: once more
@@ -138,6 +146,7 @@ func (m *matrix) one(c cell, number int) *outcome {
 // enter brings the job into the phase.
 func (j *job) enter() error {
 	j.m.track(j)
+	j.begun = time.Now()
 	j.hold = longHold
 	switch {
 	case j.c.victim == "parent" && j.c.fault == "kill":
@@ -161,7 +170,7 @@ func (j *job) enter() error {
 func (j *job) args(more ...string) []string {
 	join, silence := 30*time.Second, liveness
 	if j.c.phase == "gather" || j.c.phase == anyMoment {
-		join = 5 * time.Second
+		join = j.joins()
 	}
 	if j.c.fault == "loss" || j.c.fault == "rate" {
 		join, silence = 30*time.Second, 6*liveness // a third of the frames lost makes TCP wait for seconds
@@ -347,6 +356,9 @@ func (j *job) allHold(phase string) error {
 
 // stillHolds fails if the phase may be over before the fault comes.
 func (j *job) stillHolds() error {
+	if j.c.phase == "gather" && time.Since(j.begun) > j.joins()-time.Second {
+		return fmt.Errorf("not struck: the processes came over %v, and the first gives up after %v", time.Since(j.begun).Round(time.Millisecond), j.joins())
+	}
 	if j.c.phase != anyMoment && j.c.phase != "gather" && time.Since(j.held) > j.hold-200*time.Millisecond {
 		return fmt.Errorf("not struck: the hold of %v in %s was nearly over", j.hold, j.c.phase)
 	}

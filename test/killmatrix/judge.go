@@ -46,7 +46,7 @@ func (o *outcome) left(format string, args ...any) {
 func (j *job) judge(o *outcome) {
 	o.promise = promised(j.c)
 	defer func() { o.traces = j.traces }()
-	limit := o.promise.within
+	limit := o.promise.within + j.joins() - joinLimit
 	if j.hold < longHold {
 		limit += 2 * j.hold // nothing may end it before its time; twice with two rounds
 	}
