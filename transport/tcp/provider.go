@@ -51,6 +51,11 @@ func (p *provider) Probe(cfg transport.Config) error {
 			return opError("socket", nil, nil, err)
 		}
 		a.setPort(0)
+		// No port is asked for: all may be taken, or in TIME_WAIT, and the address be right.
+		if err = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1); err != nil {
+			unix.Close(fd)
+			return opError("setsockopt", nil, nil, err)
+		}
 		err = unix.Bind(fd, a.sockaddr())
 		unix.Close(fd)
 		if err != nil {
