@@ -24,10 +24,11 @@ type script struct{ r io.Reader }
 
 func scripted(said []byte) *script { return &script{bytes.NewReader(said)} }
 
-func (s *script) Read(b []byte) (int, error)       { return s.r.Read(b) }
-func (s *script) Write(b []byte) (int, error)      { return len(b), nil }
-func (s *script) Close() error                     { return nil }
-func (s *script) LocalAddr() net.Addr              { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7471} }
+func (s *script) Read(b []byte) (int, error)  { return s.r.Read(b) }
+func (s *script) Write(b []byte) (int, error) { return len(b), nil }
+func (s *script) Close() error                { return nil }
+func (s *script) LocalAddr() net.Addr         { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7471} }
+
 func (s *script) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 40000} }
 func (s *script) SetDeadline(time.Time) error      { return nil }
 func (s *script) SetReadDeadline(time.Time) error  { return nil }
