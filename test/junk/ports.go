@@ -1,6 +1,7 @@
 package junk
 
 import (
+	"bufio"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -53,16 +54,25 @@ func Ports(pid int, host netip.Addr) ([]Port, error) {
 	return list, nil
 }
 
-// table reads a table of /proc/net without its head.
+// table reads a table of /proc/net without its head. Of TCP only what listens: it comes first, and to look for all the
+// others takes the kernel as long as a second while many ports are in TIME_WAIT.
 func table(path string) (rows [][]string) {
-	b, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil
 	}
-	for i, line := range strings.Split(string(b), "\n") {
-		if i > 0 && line != "" {
-			rows = append(rows, strings.Fields(line))
+	defer f.Close()
+	tcp := strings.HasPrefix(filepath.Base(path), "tcp")
+	lines := bufio.NewScanner(bufio.NewReaderSize(f, 4096))
+	for first := true; lines.Scan(); first = false {
+		fields := strings.Fields(lines.Text())
+		if first || len(fields) < 4 {
+			continue
 		}
+		if tcp && fields[3] != "0A" {
+			break
+		}
+		rows = append(rows, fields)
 	}
 	return rows
 }
