@@ -81,7 +81,7 @@ func each(do func(start, fault, victim, phase string)) {
 func printLegend(chosen int) {
 	fmt.Print(`faults   kill: kill -9 · stop: SIGSTOP, continued when the job is over · fds: no new file descriptor in later rounds
          cut: link cut, the host sees it · drop: link cut, unseen · loss: 30 % of the frames lost each way
-         rate: what the host receives bound to 200 kbit/s · crash: link cut unseen and all processes killed
+         rate: what the host receives bound to 64 kbit/s · crash: link cut unseen and all processes killed
 victims  of cut, drop, loss, rate and crash: the host of that process; agent: the gossip member that speaks for others
 starts   hand: every process by itself on this host · spawn: --spawn · hosts: by hand, over 4 network namespaces
 `)
@@ -106,7 +106,7 @@ starts   hand: every process by itself on this host · spawn: --spawn · hosts: 
 // quick is one cell of each kind that a change is likely to break.
 var quick = []string{
 	"hand/kill/controller/gather", "hand/kill/root/connect", "hand/kill/interior/connect", "hand/stop/root/probe", "hand/stop/leaf/publish",
-	"hand/fds/interior/connect", "hand/kill/agent/seal", "spawn/kill/root/create", "spawn/fds/parent/gather", "spawn/stop/interior/disconnect",
+	"hand/fds/interior/connect", "hand/kill/agent/seal", "spawn/kill/root/create", "spawn/kill/parent/connect", "spawn/stop/interior/disconnect",
 	"spawn/kill/leaf/gather", "hosts/drop/root/connect", "hosts/cut/interior/connect",
 }
 
