@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -190,6 +191,7 @@ func (s Spec) Settings() []rank.KV {
 		{Key: "connections", Value: strconv.Itoa(s.Connections)},
 		{Key: "threads", Value: strconv.Itoa(s.Threads)},
 		{Key: "transport", Value: s.Transport},
+		{Key: "transport-options", Value: joinOptions(s.Options)},
 		{Key: "connect", Value: s.Shape.String()},
 		{Key: "secret", Value: map[bool]string{true: "yes", false: "no"}[s.Secret]},
 		{Key: "rounds", Value: strconv.Itoa(s.Rounds)},
@@ -210,6 +212,15 @@ func (s Spec) Settings() []rank.KV {
 	}
 	slices.SortFunc(kv, func(a, b rank.KV) int { return strings.Compare(a.Key, b.Key) })
 	return kv
+}
+
+// joinOptions prints what the provider was asked for, sorted.
+func joinOptions(options map[string]string) string {
+	text := make([]string, 0, len(options))
+	for _, key := range slices.Sorted(maps.Keys(options)) {
+		text = append(text, key+"="+options[key])
+	}
+	return strings.Join(text, " ")
 }
 
 // joinPasses prints what the rounds set up, in their order.

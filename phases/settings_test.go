@@ -136,6 +136,8 @@ func TestSettingsCoverEveryField(t *testing.T) {
 			s.Holds = []Hold{{Connect, time.Second}}
 		case path == "Spec.Delays":
 			s.Delays = []Delay{{1, Connect, time.Second}}
+		case path == "Spec.Options":
+			s.Options = map[string]string{"tos": "3"}
 		case path == "Spec.Passes":
 			s.Passes = []Pass{{Connections: 1}}
 		default:

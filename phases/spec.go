@@ -54,6 +54,7 @@ type Spec struct {
 	Connections  int // per edge, ≥ 1
 	Threads      int // workers per rank, ≥ 1
 	Transport    string
+	Options      map[string]string // of the transport's provider
 	Shape        Shape
 	Rounds       int           // 0 = until MaxTime is over or a signal
 	Mimic        time.Duration // 0 = off

@@ -116,6 +116,7 @@ type runFlags struct {
 	iface        string
 	bind         string
 	ipv6         bool
+	rdmaFlags
 
 	connect string
 	rounds  int
@@ -152,6 +153,7 @@ func (r *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&r.iface, "interface", "B", "", "use the address of these interfaces for data: a `list` such as eth0,eth1, in turn over the ranks of a host")
 	flags.StringVarP(&r.bind, "bind", "b", "", "use these local addresses for data: a `list` such as 10.0.0.1,10.0.1.1, in turn over the ranks of a host, or 10.0.{local_rank}.1")
 	flags.BoolVar(&r.ipv6, "ipv6", false, "with -B: take the interface's IPv6 address instead of its IPv4 address")
+	r.rdmaFlags.register(flags)
 	flags.StringVar(&r.connect, "connect", d.Shape.String(), "`shape` of the storm: burst, parallel=W (slots per rank) or rate=R (per second, whole job)")
 	flags.IntVar(&r.rounds, "rounds", d.Rounds, "repeat set-up and teardown this many times (0 = until --max-time is over, or a signal)")
 	flags.IntVar(&r.mimic, "mimic", 0, "replace queue pair steps by sleeps of `US` microseconds (0 = off)")

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"rankstorm/phases"
 )
 
 // runSamples holds a value other than the default for every flag of run.
@@ -18,6 +20,7 @@ var runSamples = map[string]string{
 	"ranks-per-proc": "4", "topology": "ring", "custom": "edges.txt", "initiators": "0-2", "targets": "3", "m2n": "2:3",
 	"offsets": "1,2", "staged": "true", "hot": "1", "hot-share": "0.5", "exclude-same-host": "true", "seed": "42",
 	"connections": "16", "threads": "2", "transport": "sim", "interface": "lo", "bind": "127.0.0.1", "ipv6": "true",
+	"device": "rxe0", "gid-index": "3", "tos": "104", "sl": "2", "mtu": "1024", "retry-cnt": "3", "rnr-retry": "4", "ack-timeout": "14",
 	"connect": "parallel=8", "rounds": "3", "mimic": "20000", "backlog": "128", "hold": "connect=2s;probe=1s",
 	"delay": "rank=3,phase=connect,ms=300", "join-timeout": "5s", "phase-timeout": "6s", "liveness-timeout": "7s",
 	"max-time": "8s", "tree-arity": "2", "procs-per-agent": "9", "out": "x.json", "quiet": "true", "verbose": "2",
@@ -157,12 +160,12 @@ func TestSpecReachesTheJob(t *testing.T) {
 	local := map[string]bool{ // of one process only, or not yet a setting of the job
 		"controller": true, "procs": true, "rank": true, "job": true, "secret-file": true, "spawn": true, "spawn-hosts": true, "host": true,
 		"interface": true, "bind": true, "ipv6": true, "out": true, "quiet": true, "verbose": true, "transport": true,
+		"device": true,
 	}
 	s := flagSets()[0]
-	plain, flags := s.filled(t, nil, nil)
-	base, err := plain.(*runFlags).spec(8, flags.Changed)
-	if err != nil {
-		t.Fatal(err)
+	spec := func(args ...string) (phases.Spec, error) {
+		given, set := s.filled(t, args, nil)
+		return given.(*runFlags).spec(8, set.Changed)
 	}
 	for name, sample := range runSamples {
 		if local[name] {
@@ -171,8 +174,15 @@ func TestSpecReachesTheJob(t *testing.T) {
 		if name == "custom" {
 			sample = file
 		}
-		given, set := s.filled(t, []string{"--" + name + "=" + sample}, nil)
-		spec, err := given.(*runFlags).spec(8, set.Changed)
+		over := "--transport=tcp"
+		if _, only := (&rdmaFlags{}).numbers()[strings.ReplaceAll(name, "-", "_")]; only {
+			over = "--transport=rdma"
+		}
+		base, err := spec(over)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec, err := spec(over, "--"+name+"="+sample)
 		if err != nil {
 			t.Errorf("--%s=%s: %v", name, sample, err)
 			continue

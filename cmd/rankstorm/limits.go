@@ -40,6 +40,9 @@ func readLimits(localAddresses int) limits {
 			l.reuse = reuseNever
 		}
 	}
+	if v, ok := readNumbers("/proc/sys/net/rdma_ucm/max_backlog"); ok && len(v) == 1 {
+		l.rdmaBacklog = v[0]
+	}
 	return l
 }
 
@@ -50,6 +53,7 @@ func (l limits) list() []collect.Limit {
 		{Name: "file_descriptors", Value: int64(min(l.fdsHard, math.MaxInt64))},
 		{Name: "local_ports", Value: l.ports()},
 		{Name: "somaxconn", Value: l.somaxconn},
+		{Name: "rdma_max_backlog", Value: l.rdmaBacklog},
 	} {
 		if one.Value > 0 {
 			known = append(known, one)

@@ -20,6 +20,8 @@ type need struct {
 	backlog   int64 // asked for with --backlog, 0 = the largest possible
 	rounds    int64 // in which ports are used again, 0 = without end
 	loopback  bool  // all connections stay on this machine
+	rdma      bool  // the listeners and local ports are RDMA CM's
+	outs      int64 // rdma: connections that the ranks of one host initiate
 }
 
 // limits is what the operating system gives. Zero means not known.
@@ -27,6 +29,7 @@ type limits struct {
 	fdsHard            uint64
 	portLow, portHigh  int64 // net.ipv4.ip_local_port_range
 	somaxconn          int64 // net.core.somaxconn
+	rdmaBacklog        int64 // net.rdma_ucm.max_backlog
 	fdsUsed            int64 // open before the job begins
 	localAddressesUsed int64 // addresses that -b or -B gave, ≥ 1
 	reuse              reuse
@@ -85,6 +88,7 @@ type job struct {
 // of all ranks, which are closed forms, not the edges.
 func worstNeed(t rank.Topology, size int, j job, fds rank.FDCost) (need, error) {
 	n := need{backlog: int64(j.backlog)}
+	at, outs := -1, int64(0) // host whose connections are counted: where hosts are unequal, about
 	for first := 0; first < size; first += j.k {
 		total := controlFDs + controlLinks(j.procs, j.arity)
 		for r := first; r < min(first+j.k, size); r++ {
@@ -94,6 +98,11 @@ func worstNeed(t rank.Topology, size int, j job, fds rank.FDCost) (need, error) 
 			}
 			total += of.FDs
 			n.perListen = max(n.perListen, atOnce(j.shape, of))
+			if host := r / max(j.perHost, 1); host != at {
+				at, outs = host, 0
+			}
+			outs += of.Out
+			n.outs = max(n.outs, outs)
 			n.ports = max(n.ports, min(of.InEdges, int64(j.perHost))*int64(j.connections))
 		}
 		n.fds = max(n.fds, total)
@@ -132,6 +141,9 @@ func check(n need, l limits) (warnings []string, err error) {
 	if l.fdsHard > 0 && uint64(fds) > l.fdsHard {
 		return nil, rank.Errorf(rank.KindResource, "a process needs %d file descriptors, has %d: ulimit -n %d", fds, l.fdsHard, fds)
 	}
+	if n.rdma {
+		return checkRDMA(n, l)
+	}
 	if have := l.ports() * max(l.localAddressesUsed, 1); have > 0 {
 		if n.ports > have {
 			return nil, rank.Errorf(rank.KindResource, "one host needs %d local ports towards one listener, has %d: sysctl -w net.ipv4.ip_local_port_range='1024 65535', or use more local addresses (-b)", n.ports, have)
@@ -149,6 +161,24 @@ func check(n need, l limits) (warnings []string, err error) {
 		case n.backlog > 0 && n.perListen > n.backlog:
 			warnings = append(warnings, fmt.Sprintf("up to %d connections reach one listener at once and --backlog %d holds fewer: dropped requests come again a second later", n.perListen, n.backlog))
 		}
+	}
+	return warnings, nil
+}
+
+// checkRDMA is check for RDMA CM, whose ports belong to an address whoever the
+// peer is, and whose kernel drops requests without a word.
+func checkRDMA(n need, l limits) (warnings []string, err error) {
+	if have := l.ports() * max(l.localAddressesUsed, 1); have > 0 && n.outs > have {
+		return nil, rank.Errorf(rank.KindResource, "the ranks of one host need %d local RDMA ports, their addresses have %d: sysctl -w net.ipv4.ip_local_port_range='1024 65535', or use more local addresses (-b)", n.outs, have)
+	}
+	switch most := l.rdmaBacklog; {
+	case most == 0:
+	case n.backlog > most:
+		return nil, rank.Errorf(rank.KindResource, "--backlog %d: net.rdma_ucm.max_backlog is %d: sysctl -w net.rdma_ucm.max_backlog=%d", n.backlog, most, n.backlog)
+	case n.backlog == 0 && n.perListen > most:
+		warnings = append(warnings, fmt.Sprintf("up to %d connections reach one listener at once and its queue holds %d: requests beyond are dropped and come again seconds later; sysctl -w net.rdma_ucm.max_backlog=%d", n.perListen, most, n.perListen))
+	case n.backlog > 0 && n.perListen > n.backlog:
+		warnings = append(warnings, fmt.Sprintf("up to %d connections reach one listener at once and --backlog %d holds fewer: requests beyond are dropped and come again seconds later", n.perListen, n.backlog))
 	}
 	return warnings, nil
 }
@@ -209,6 +239,7 @@ func checkPlan(j *prepared, t rank.Topology, size, perHost int) ([]string, error
 		return nil, inCommand(j.command, err)
 	}
 	n.rounds, n.loopback = 1, j.spawn > 0
+	n.rdma = s.Transport == overRDMA
 	if s.Transport == "tcp" {
 		n.rounds = int64(s.Rounds)
 	}

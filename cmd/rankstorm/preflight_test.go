@@ -19,7 +19,7 @@ func TestWorstNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := need{fds: controlFDs + 4 + (70 + 3) + (10 + 3), ports: 40, perListen: 70, backlog: 5}
+	want := need{fds: controlFDs + 4 + (70 + 3) + (10 + 3), ports: 40, perListen: 70, backlog: 5, outs: 40}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -79,6 +79,23 @@ func TestCheck(t *testing.T) {
 		{name: "backlog cut", need: need{backlog: 5000}, limits: roomy, warnings: []string{"--backlog 5000 is cut to 4096"}},
 		{name: "burst past the queue", need: need{perListen: 5000}, limits: roomy, warnings: []string{"up to 5000 connections reach one listener"}},
 		{name: "small backlog", need: need{perListen: 500, backlog: 100}, limits: roomy, warnings: []string{"--backlog 100 holds fewer"}},
+		{name: "rdma fits", need: need{rdma: true, outs: 28232, perListen: 1024, ports: 1 << 40}, limits: with(func(l *limits) { l.rdmaBacklog = 1024 })},
+		{
+			name: "one RDMA port short", need: need{rdma: true, outs: 28233}, limits: roomy,
+			err: "the ranks of one host need 28233 local RDMA ports, their addresses have 28232: sysctl",
+		},
+		{
+			name: "RDMA backlog that the kernel would cut", need: need{rdma: true, backlog: 2000}, limits: with(func(l *limits) { l.rdmaBacklog = 1024 }),
+			err: "--backlog 2000: net.rdma_ucm.max_backlog is 1024: sysctl -w net.rdma_ucm.max_backlog=2000",
+		},
+		{
+			name: "RDMA burst past the queue", need: need{rdma: true, perListen: 1025}, limits: with(func(l *limits) { l.rdmaBacklog = 1024 }),
+			warnings: []string{"requests beyond are dropped"},
+		},
+		{
+			name: "small RDMA backlog", need: need{rdma: true, perListen: 500, backlog: 100}, limits: with(func(l *limits) { l.rdmaBacklog = 1024 }),
+			warnings: []string{"--backlog 100 holds fewer: requests beyond are dropped"},
+		},
 	}
 	for _, c := range cases {
 		warnings, err := check(c.need, c.limits)

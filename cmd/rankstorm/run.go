@@ -95,6 +95,7 @@ type prepared struct {
 	spec     phases.Spec
 	launch   rendezvous.Launch
 	bind     []string
+	bindFrom string // where they came from, if not from -b or -B
 	secret   []byte
 	provider transport.Provider
 	spawn    int // processes to start, 0: be one
@@ -142,10 +143,17 @@ func (a *app) prepare(flags *pflag.FlagSet, r *runFlags, in *rendezvous.Inherita
 	if job.spawn > 0 && !hasLoopback(links) {
 		return nil, rank.Errorf(rank.KindResource, "run: --spawn needs 127.0.0.1, which no interface has: ip link set lo up")
 	}
-	if job.bind, err = chooseAddresses(r.iface, r.bind, r.ipv6, links); err != nil {
+	job.provider = providers[job.spec.Transport]()
+	if job.spec.Transport == overRDMA {
+		if job.bind, job.bindFrom, err = r.rdmaAddresses(links); err == nil {
+			err = r.probeRDMA(job)
+		}
+	} else {
+		job.bind, err = chooseAddresses(r.iface, r.bind, r.ipv6, links)
+	}
+	if err != nil {
 		return nil, err
 	}
-	job.provider = providers[job.spec.Transport]()
 	job.limits = readLimits(localAddresses(job.bind))
 	job.warnings, err = preflight(job, r.spawnHosts)
 	return job, err
@@ -245,7 +253,7 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 		Rendezvous: rendezvous.Config{
 			Controller: l.Controller, Port: l.Port, JobKey: l.JobKey, Secret: job.secret, Record: record, Launch: l,
 		},
-		Provider: job.provider, Clock: transport.NewClock(), Bind: job.bind,
+		Provider: job.provider, Clock: transport.NewClock(), Bind: job.bind, Options: job.spec.Options,
 		Out: r.out, Quiet: r.quiet, Verbose: r.verbose, Version: version, Args: a.args,
 		Stdout: a.stdout, Stderr: a.stderr, CPUs: runtime.NumCPU(), Limits: job.limits.list(), Joined: joined,
 	}
@@ -295,7 +303,7 @@ func ownRecord(r *runFlags, job *prepared, in *rendezvous.Inheritance) (rank.Rec
 	if record.Host == "" {
 		return record, rank.Errorf(rank.KindResource, "run: this host has no name: give it one with --host")
 	}
-	from := ""
+	from := job.bindFrom
 	switch {
 	case r.bind != "":
 		from = "-b"

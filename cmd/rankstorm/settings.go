@@ -133,6 +133,9 @@ func (r *runFlags) spec(procs int, named func(flag string) bool) (phases.Spec, e
 	if _, ok := providers[r.transport]; !ok {
 		return s, usagef("run: --transport %q is not known: use %s", r.transport, strings.Join(providerNames(), " or "))
 	}
+	if s.Options, err = r.options(r.transport); err != nil {
+		return s, err
+	}
 	const most = int(time.Minute / time.Microsecond)
 	if r.mimic < 0 || r.mimic > most {
 		return s, usagef("run: --mimic %d: give 0 to %d µs", r.mimic, most)

@@ -38,9 +38,8 @@ type Config struct {
 	Arrange func(t *rank.Table) (Arrangement, error)
 	// Threads are the workers per rank of this process, where they may differ from process to process; 0: those of Spec.
 	Threads int
-	// Options and device of the provider, see transport.Config.
+	// Options of the provider, see transport.Config.
 	Options map[string]string
-	Device  string
 	// Witness is told what this process does, in place of the table at the end; may be nil.
 	Witness Witness
 	// Preflight looks at the plan once the table is known and before any data socket is opened; may be nil. Its error

@@ -42,7 +42,7 @@ func (p *process) open() error {
 		rk := &localRank{p: p, rank: first + rank.Rank(i), host: p.table.HostOf(first), loads: map[int]*load{}}
 		rk.bind = dataAddress(p.table, rk.rank, p.cfg.Bind)
 		configs[i] = transport.Config{
-			Clock: p.clock, Name: fmt.Sprintf("rank %d", rk.rank), Device: p.cfg.Device,
+			Clock: p.clock, Name: fmt.Sprintf("rank %d", rk.rank),
 			Bind: []string{rk.bind}, Advertise: rk.bind, Workers: p.spec.Threads, Options: p.cfg.Options, Park: p.crowded,
 		}
 		if err := p.cfg.Provider.Probe(configs[i]); err != nil {

@@ -30,7 +30,7 @@ func lab(t testing.TB) []string {
 func config(ip string) transport.Config {
 	return transport.Config{
 		Clock: transport.NewClock(), Name: "rank", Bind: []string{ip}, Advertise: ip, Workers: 1,
-		Options: map[string]string{OptionResolveTimeout: "300", OptionResolveRetries: "1"},
+		Options: map[string]string{transport.OptionResolveTimeout: "300", transport.OptionResolveRetries: "1"},
 	}
 }
 

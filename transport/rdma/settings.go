@@ -12,7 +12,7 @@ import (
 	"rankstorm/transport/rdma/internal/verbs"
 )
 
-// The keys of Config.Options. Values are decimal numbers.
+// The keys of Config.Options beside those of the transport package. Values are decimal numbers.
 const (
 	OptionTOS        = "tos"         // type of service of data and CM packets, 0 to 255 (RoCE: traffic class)
 	OptionSL         = "sl"          // service level of data packets, 0 to 15
@@ -21,9 +21,6 @@ const (
 	OptionRNRRetry   = "rnr_retry"   // receiver-not-ready retries, 0 to 7; 7 is for ever
 	OptionAckTimeout = "ack_timeout" // 1 to 31: 4.096 µs × 2^n; on RoCE also the CM's own timers follow it
 	OptionGIDIndex   = "gid_index"   // entry of the port's GID table, 0 to 255; must hold the bound address
-
-	OptionResolveTimeout = "resolve_timeout_ms" // of one try to resolve address or route, 1 to 600000
-	OptionResolveRetries = "resolve_retries"    // tries after the first, 0 to 1000
 )
 
 const (
@@ -41,26 +38,26 @@ type option struct {
 }
 
 var options = map[string]option{
-	OptionTOS:            {0, 255, "0 to 255", func(s *settings, v int64) { s.knobs.TOS = int32(v) }},
-	OptionSL:             {0, 15, "0 to 15", func(s *settings, v int64) { s.knobs.SL = int32(v) }},
-	OptionMTU:            {256, 4096, "256, 512, 1024, 2048 or 4096", func(s *settings, v int64) { s.mtu = int(v) }},
-	OptionRetryCnt:       {0, 7, "0 to 7", func(s *settings, v int64) { s.knobs.RetryCnt = int32(v) }},
-	OptionRNRRetry:       {0, 7, "0 to 7, which is for ever", func(s *settings, v int64) { s.knobs.RNRRetry = int32(v) }},
-	OptionAckTimeout:     {1, 31, "1 to 31", func(s *settings, v int64) { s.knobs.AckTimeout = int32(v) }},
-	OptionGIDIndex:       {0, 255, "0 to 255", func(s *settings, v int64) { s.knobs.GIDIndex = int32(v) }},
-	OptionResolveTimeout: {1, 600_000, "1 to 600000 ms", func(s *settings, v int64) { s.resolveMS = int(v) }},
-	OptionResolveRetries: {0, 1000, "0 to 1000", func(s *settings, v int64) { s.retries = int(v) }},
+	OptionTOS:                      {0, 255, "0 to 255", func(s *settings, v int64) { s.knobs.TOS = int32(v) }},
+	OptionSL:                       {0, 15, "0 to 15", func(s *settings, v int64) { s.knobs.SL = int32(v) }},
+	OptionMTU:                      {256, 4096, "256, 512, 1024, 2048 or 4096", func(s *settings, v int64) { s.mtu = int(v) }},
+	OptionRetryCnt:                 {0, 7, "0 to 7", func(s *settings, v int64) { s.knobs.RetryCnt = int32(v) }},
+	OptionRNRRetry:                 {0, 7, "0 to 7, which is for ever", func(s *settings, v int64) { s.knobs.RNRRetry = int32(v) }},
+	OptionAckTimeout:               {1, 31, "1 to 31", func(s *settings, v int64) { s.knobs.AckTimeout = int32(v) }},
+	OptionGIDIndex:                 {0, 255, "0 to 255", func(s *settings, v int64) { s.knobs.GIDIndex = int32(v) }},
+	transport.OptionResolveTimeout: {1, 600_000, "1 to 600000 ms", func(s *settings, v int64) { s.resolveMS = int(v) }},
+	transport.OptionResolveRetries: {0, 1000, "0 to 1000", func(s *settings, v int64) { s.retries = int(v) }},
 }
 
 // CheckOption says what is wrong with an option's value, nil if nothing is.
 func CheckOption(key, value string) error {
 	o, ok := options[key]
 	if !ok {
-		return fmt.Errorf("unknown option %q, known are %s", key, strings.Join(slices.Sorted(maps.Keys(options)), ", "))
+		return fmt.Errorf("unknown, known are %s", strings.Join(slices.Sorted(maps.Keys(options)), ", "))
 	}
 	v, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || v < o.low || v > o.high || key == OptionMTU && mtuEnum(int(v)) < 0 {
-		return fmt.Errorf("%s %q: give %s", key, value, o.says)
+		return fmt.Errorf("give %s", o.says)
 	}
 	return nil
 }
@@ -106,7 +103,7 @@ func parseConfig(cfg transport.Config) (settings, error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(cfg.Options)) {
 		if err := CheckOption(key, cfg.Options[key]); err != nil {
-			return bad("%w", err)
+			return bad("%s %q: %w", key, cfg.Options[key], err)
 		}
 		v, err := strconv.ParseInt(cfg.Options[key], 10, 64)
 		if err != nil {

@@ -38,9 +38,9 @@ func TestSettings(t *testing.T) {
 		{OptionAckTimeout, "0", nil, -1},
 		{OptionGIDIndex, "0", func(s *settings) int64 { return int64(s.knobs.GIDIndex) }, 0},
 		{OptionGIDIndex, "x", nil, -1},
-		{OptionResolveTimeout, "300", func(s *settings) int64 { return int64(s.resolveMS) }, 300},
-		{OptionResolveTimeout, "0", nil, -1},
-		{OptionResolveRetries, "0", func(s *settings) int64 { return int64(s.retries) }, 0},
+		{transport.OptionResolveTimeout, "300", func(s *settings) int64 { return int64(s.resolveMS) }, 300},
+		{transport.OptionResolveTimeout, "0", nil, -1},
+		{transport.OptionResolveRetries, "0", func(s *settings) int64 { return int64(s.retries) }, 0},
 		{"colour", "1", nil, -1},
 	} {
 		cfg := good()
