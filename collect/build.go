@@ -70,6 +70,7 @@ type builder struct {
 	took, skew  figures // of all barriers
 	lastBarrier *BarrierDoc
 	held        thinned[RoundHeldDoc]
+	ports       portBuild
 }
 
 // phaseBuild merges the slots of one phase.
@@ -195,6 +196,7 @@ func (d *Document) AddSlot(s *Summary) error {
 	}
 	b.addEdges(s.Edges)
 	b.addResources(s.Resources)
+	b.ports.add(s)
 	d.RoundsRun = max(d.RoundsRun, int64(s.Round)+1)
 	d.addHeld(s)
 	var cut int64

@@ -30,6 +30,7 @@ const (
 //   - no fds, no ports: what a process ran out of;
 //   - drops: a listener's queue overflowed, and what its initiators waited for;
 //   - comb: connects waited for retransmissions though no queue overflowed;
+//   - backlog, slow_accept, lost_mads: what the ports' counters of RDMA CM tell;
 //   - slow_target, slow_initiator, slow_rank, slow_host, slow_edge: full connect took longer there;
 //   - leak: what was not brought back to the baseline.
 //
@@ -57,6 +58,7 @@ func Diagnose(d *Document) []Cause {
 		})
 	}
 	out = append(out, overflow(d)...)
+	out = append(out, communication(d)...)
 	out = append(out, slowPaths(d, starved)...)
 	return append(out, leakCauses(d)...)
 }

@@ -165,6 +165,9 @@ func (s *Summary) validate() error {
 			return err
 		}
 	}
+	if err := validatePorts(s.Ports); err != nil {
+		return err
+	}
 	if len(s.Errors) > MaxErrors {
 		return fmt.Errorf("%d errors are more than the %d allowed", len(s.Errors), MaxErrors)
 	}

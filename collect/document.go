@@ -19,54 +19,55 @@ const (
 // root's clock. A missing value is null, never 0; a list that was not measured
 // is empty. docs/result-schema.md explains every key.
 type Document struct {
-	Schema       string            `json:"schema"`
-	RunID        string            `json:"run_id"`
-	Digest       string            `json:"digest"` // of the rank table, SHA-256 in hex; the same at every process
-	JobKey       string            `json:"job_key"`
-	StartedUTC   string            `json:"started_utc"` // RFC 3339
-	Version      string            `json:"version"`
-	BuildID      string            `json:"build_id"`
-	Args         []string          `json:"args"`
-	Settings     map[string]string `json:"settings"`
-	Transport    string            `json:"transport"`
-	Connect      string            `json:"connect"` // shape: "burst", "parallel=64", "rate=10000"
-	Poll         *string           `json:"poll"`    // wait policy, null if the transport has none
-	Topology     Topology          `json:"topology"`
-	Size         int64             `json:"size"`
-	Procs        int64             `json:"procs"`
-	RanksPerProc int64             `json:"ranks_per_proc"`
-	VirtualRanks bool              `json:"virtual_ranks"` // more than one rank per process
-	Hosts        []Host            `json:"hosts"`
-	Edges        int64             `json:"edges"`
-	ConnsPerEdge int64             `json:"connections_per_edge"`
-	RoundsAsked  int64             `json:"rounds_asked"` // 0: without end
-	RoundsRun    int64             `json:"rounds_run"`   // that were begun
-	Connections  Conns             `json:"connections"`  // summed over rounds
-	Clock        []ProcClock       `json:"clock"`
-	Barriers     []BarrierDoc      `json:"barriers"`
-	BarriersMore int64             `json:"barriers_left_out"`
-	BarrierStats BarrierStats      `json:"barrier_stats"` // of all of them
-	Ranks        []RankDoc         `json:"ranks"`
-	Addresses    []AddressDoc      `json:"addresses"`
-	Phases       []PhaseDoc        `json:"phases"`
-	Rounds       []RoundDoc        `json:"rounds"`
-	RoundsMore   int64             `json:"rounds_left_out"`
-	EdgeList     []EdgeDoc         `json:"edge_list"`
-	EdgesMore    int64             `json:"edge_list_left_out"`
-	Gossip       *Gossip           `json:"gossip"`
-	Control      Control           `json:"control"` // of one slot: the most; in all: the sum
-	Resources    []ResourceDoc     `json:"resources"`
-	RoundsHeld   []RoundHeldDoc    `json:"round_resources"`
-	HeldMore     int64             `json:"round_resources_left_out"`
-	Growth       *GrowthDoc        `json:"growth"` // null: too few rounds
-	Limits       map[string]int64  `json:"limits"` // of the root process: open files, backlog, ports …
-	Errors       []ErrorDoc        `json:"errors"`
-	ErrorsMore   int64             `json:"errors_left_out"`
-	Causes       []Cause           `json:"causes"`
-	Losses       []Loss            `json:"losses"`
-	Progress     *ProgressDoc      `json:"progress"` // where a partial job stopped
-	Warnings     []string          `json:"warnings"`
-	Exit         *Exit             `json:"exit"`
+	Schema         string             `json:"schema"`
+	RunID          string             `json:"run_id"`
+	Digest         string             `json:"digest"` // of the rank table, SHA-256 in hex; the same at every process
+	JobKey         string             `json:"job_key"`
+	StartedUTC     string             `json:"started_utc"` // RFC 3339
+	Version        string             `json:"version"`
+	BuildID        string             `json:"build_id"`
+	Args           []string           `json:"args"`
+	Settings       map[string]string  `json:"settings"`
+	Transport      string             `json:"transport"`
+	Connect        string             `json:"connect"` // shape: "burst", "parallel=64", "rate=10000"
+	Poll           *string            `json:"poll"`    // wait policy, null if the transport has none
+	Topology       Topology           `json:"topology"`
+	Size           int64              `json:"size"`
+	Procs          int64              `json:"procs"`
+	RanksPerProc   int64              `json:"ranks_per_proc"`
+	VirtualRanks   bool               `json:"virtual_ranks"` // more than one rank per process
+	Hosts          []Host             `json:"hosts"`
+	Edges          int64              `json:"edges"`
+	ConnsPerEdge   int64              `json:"connections_per_edge"`
+	RoundsAsked    int64              `json:"rounds_asked"` // 0: without end
+	RoundsRun      int64              `json:"rounds_run"`   // that were begun
+	Connections    Conns              `json:"connections"`  // summed over rounds
+	Clock          []ProcClock        `json:"clock"`
+	Barriers       []BarrierDoc       `json:"barriers"`
+	BarriersMore   int64              `json:"barriers_left_out"`
+	BarrierStats   BarrierStats       `json:"barrier_stats"` // of all of them
+	Ranks          []RankDoc          `json:"ranks"`
+	Addresses      []AddressDoc       `json:"addresses"`
+	Phases         []PhaseDoc         `json:"phases"`
+	Rounds         []RoundDoc         `json:"rounds"`
+	RoundsMore     int64              `json:"rounds_left_out"`
+	EdgeList       []EdgeDoc          `json:"edge_list"`
+	EdgesMore      int64              `json:"edge_list_left_out"`
+	Gossip         *Gossip            `json:"gossip"`
+	Control        Control            `json:"control"` // of one slot: the most; in all: the sum
+	Resources      []ResourceDoc      `json:"resources"`
+	DeviceCounters *DeviceCountersDoc `json:"device_counters"` // null: the transport's devices do not count, or nobody read them
+	RoundsHeld     []RoundHeldDoc     `json:"round_resources"`
+	HeldMore       int64              `json:"round_resources_left_out"`
+	Growth         *GrowthDoc         `json:"growth"` // null: too few rounds
+	Limits         map[string]int64   `json:"limits"` // of the root process: open files, backlog, ports …
+	Errors         []ErrorDoc         `json:"errors"`
+	ErrorsMore     int64              `json:"errors_left_out"`
+	Causes         []Cause            `json:"causes"`
+	Losses         []Loss             `json:"losses"`
+	Progress       *ProgressDoc       `json:"progress"` // where a partial job stopped
+	Warnings       []string           `json:"warnings"`
+	Exit           *Exit              `json:"exit"`
 
 	build *builder
 }

@@ -87,6 +87,7 @@ func (d *Document) finishResources() {
 	for _, p := range slices.Sorted(maps.Keys(procs)) {
 		d.Resources = append(d.Resources, ResourceDoc{Proc: p, Host: hosts[p], Before: held(b.before, p), Peak: held(b.peak, p), After: held(b.after, p)})
 	}
+	d.DeviceCounters = b.ports.finish(hosts)
 	d.warnOfStrangers()
 }
 

@@ -80,6 +80,9 @@ func (s *Summary) mergeLists(a, b *Summary) error {
 	if s.Clocks, err = mergeSorted(a.Clocks, b.Clocks, func(x, y ProcClock) int { return cmp.Compare(x.Proc, y.Proc) }); err != nil {
 		return fmt.Errorf("clocks: %w", err)
 	}
+	if s.Ports, err = mergeSorted(a.Ports, b.Ports, PortSum.compare); err != nil {
+		return fmt.Errorf("ports: %w", err)
+	}
 	s.Errors = append(slices.Clone(a.Errors), b.Errors...)
 	s.Errors, cut = capErrors(s.Errors)
 	s.ErrorsMore = a.ErrorsMore + b.ErrorsMore + cut
@@ -97,6 +100,7 @@ func (s *Summary) Normalize() error {
 	one.Edges = slices.SortedFunc(slices.Values(one.Edges), EdgeSum.compare)
 	one.Resources = slices.SortedFunc(slices.Values(one.Resources), ProcResources.compare)
 	one.Clocks = slices.SortedFunc(slices.Values(one.Clocks), func(x, y ProcClock) int { return cmp.Compare(x.Proc, y.Proc) })
+	one.Ports = slices.SortedFunc(slices.Values(one.Ports), PortSum.compare)
 	normal := Summary{}
 	if err := Merge(&normal, &one); err != nil {
 		return err

@@ -142,6 +142,7 @@ type Summary struct {
 	Clocks     []ProcClock     `msgpack:"ck"`
 	Control    Control         `msgpack:"ct"`
 	Held       *RoundHeld      `msgpack:"hd"` // after a round of several, nil otherwise
+	Ports      []PortSum       `msgpack:"pt"` // counters of devices, by the one process of each machine that reads them
 }
 
 // Control is what the control tree carried since the summary before: phase

@@ -50,6 +50,7 @@ func (p *process) open() error {
 		}
 		ranks[i] = rk
 	}
+	p.watchPorts()
 	// Again: a provider's libraries may keep what they opened for the first use of a device.
 	p.before = p.resources("before")
 	for i, rk := range ranks {

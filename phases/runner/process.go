@@ -133,6 +133,7 @@ type process struct {
 	control collect.Control // since the last summary
 	refused refusals
 	before  collect.ProcResources
+	ports   ports
 	stacks  []runtime.StackRecord // of holds
 	exit    *exitState
 	lastErr *rank.Error

@@ -88,6 +88,7 @@ func (p *process) reduce() (*collect.Summary, error) {
 	s.Control.MostMessages, s.Control.MostBytes, s.Control.MostProc = p.control.Messages, p.control.Bytes, p.self
 	p.control = collect.Control{}
 	p.barrier(s, offset)
+	p.countPorts(s)
 	p.judge(s)
 	return s, nil
 }

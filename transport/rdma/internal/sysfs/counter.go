@@ -54,31 +54,3 @@ func numbers(fsys fs.FS, dir, group, prefix string, to map[string]int64) {
 		}
 	}
 }
-
-// Since is what was counted between two readings: ports and counters that both
-// have. A device that was taken away and came back begins at 0 again, which
-// shows as less than before: then all it has is new.
-func Since(before, after []Counters) []Counters {
-	var list []Counters
-	for _, a := range after {
-		for _, b := range before {
-			if a.Device == b.Device && a.Port == b.Port {
-				list = append(list, Counters{Device: a.Device, Port: a.Port, CM: less(b.CM, a.CM), HW: less(b.HW, a.HW)})
-			}
-		}
-	}
-	return list
-}
-
-func less(before, after map[string]int64) map[string]int64 {
-	out := map[string]int64{}
-	for name, v := range after {
-		if was, ok := before[name]; ok {
-			if was > v {
-				was = 0
-			}
-			out[name] = v - was
-		}
-	}
-	return out
-}

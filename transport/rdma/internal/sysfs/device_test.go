@@ -105,23 +105,6 @@ func TestReadCounters(t *testing.T) {
 	}
 }
 
-// Since tells what was counted in between, and what a device that came anew has
-// counted from its begin; ports and counters of one reading only are left out.
-func TestSince(t *testing.T) {
-	before := []Counters{
-		{Device: "rxe0", Port: 1, CM: map[string]int64{"cm_tx_msgs/req": 100, "cm_rx_msgs/rep": 7}, HW: map[string]int64{"rdma_sends": 900}},
-		{Device: "gone", Port: 1, CM: map[string]int64{"cm_tx_msgs/req": 1}},
-	}
-	after := []Counters{
-		{Device: "rxe0", Port: 1, CM: map[string]int64{"cm_tx_msgs/req": 140, "cm_rx_msgs/mra": 2}, HW: map[string]int64{"rdma_sends": 30}},
-		{Device: "new", Port: 1, CM: map[string]int64{"cm_tx_msgs/req": 5}},
-	}
-	want := []Counters{{Device: "rxe0", Port: 1, CM: map[string]int64{"cm_tx_msgs/req": 40}, HW: map[string]int64{"rdma_sends": 30}}}
-	if got := Since(before, after); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
 func TestLimits(t *testing.T) {
 	fsys := tree(`
 proc/sys/net/rdma_ucm/max_backlog 1024
