@@ -105,7 +105,7 @@ func junkAtEveryPort(t *testing.T, procs int, secret bool) {
 	at := ln.Addr().String()
 	ln.Close()
 	dir := t.TempDir()
-	args := []string{"run", "-C", at, "-P", strconv.Itoa(procs), "-c", strconv.Itoa(conns), "--hold", "connect=8s", "-o", filepath.Join(dir, "r.json")}
+	args := []string{"run", "-C", at, "-P", strconv.Itoa(procs), "-c", strconv.Itoa(conns), "--hold", "connect=10s", "-o", filepath.Join(dir, "r.json")}
 	if secret {
 		file := filepath.Join(dir, "secret")
 		if err := os.WriteFile(file, []byte("what nobody guesses\n"), 0o600); err != nil {
@@ -173,8 +173,14 @@ func molest(t *testing.T, all []*victim, recorder *junk.Recorder, times int) (ne
 	}
 	before := make([]holding, len(all))
 	var ports []junk.Port
-	for i, v := range all {
-		before[i].fds, before[i].rss = v.holds(t)
+	for range 20 { // gossip comes and goes
+		for i, v := range all {
+			fds, rss := v.holds(t)
+			before[i].fds, before[i].rss = max(before[i].fds, fds), max(before[i].rss, rss)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, v := range all {
 		list, err := junk.Ports(v.pid(), netip.MustParseAddr("127.0.0.1"))
 		if err != nil {
 			t.Fatal(err)
