@@ -189,8 +189,8 @@ func (j *job) naming(p *proc, s *side) string {
 	}
 	word := regexp.MustCompile(`\b(` + strings.Join(names, "|") + `)\b`)
 	for line := range strings.Lines(p.text("stderr")) {
-		if slices.ContainsFunc([]string{"holding ", "result document", "this job is open"}, func(s string) bool { return strings.Contains(line, s) }) {
-			continue // it names somebody for another reason
+		if slices.ContainsFunc([]string{"holding ", "result document", "this job is open", "rankstorm: waiting for"}, func(s string) bool { return strings.Contains(line, s) }) {
+			continue // it names somebody for another reason, or those who were only not there yet
 		}
 		if word.MatchString(line) {
 			return strings.TrimSpace(line)
