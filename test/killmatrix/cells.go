@@ -81,7 +81,7 @@ func each(do func(start, fault, victim, phase string)) {
 func printLegend(chosen int) {
 	fmt.Print(`faults   kill: kill -9 · stop: SIGSTOP, continued when the job is over · fds: no new file descriptor in later rounds
          cut: link cut, the host sees it · drop: link cut, unseen · loss: 30 % of the frames lost each way
-         rate: what the host receives bound to 64 kbit/s · crash: link cut unseen and all processes killed
+         rate: what the host receives bound to 200 kbit/s · crash: link cut unseen and all processes killed
 victims  of cut, drop, loss, rate and crash: the host of that process; agent: the gossip member that speaks for others
 starts   hand: every process by itself on this host · spawn: --spawn · hosts: by hand, over 4 network namespaces
 `)

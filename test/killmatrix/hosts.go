@@ -250,19 +250,18 @@ func (j *job) findHost() error {
 func (j *job) strikeHost() error {
 	host := j.victim.host
 	_, err := j.lab.do(map[string][]string{
-		"cut": {"cut", host}, "drop": {"drop", host}, "loss": {"loss", host, "30"}, "rate": {"rate", host, "64kbit"}, "crash": {"kill", host},
+		"cut": {"cut", host}, "drop": {"drop", host}, "loss": {"loss", host, "30"}, "rate": {"rate", host, "200kbit"}, "crash": {"kill", host},
 	}[j.c.fault]...)
 	return err
 }
 
 // hits are the frames that the loss or rate of the victim's host has lost or delayed.
-func (j *job) hits() int {
+func (j *job) hits() (int, error) {
 	text, err := j.lab.do("hits", j.victim.host)
 	if err != nil {
-		return 0
+		return 0, err
 	}
-	n, _ := strconv.Atoi(text) // 0: nothing was hit, which is judged
-	return n
+	return strconv.Atoi(text)
 }
 
 // leftOnHosts looks for what the jobs left on hosts on which nothing runs any more.

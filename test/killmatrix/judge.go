@@ -84,9 +84,11 @@ func (j *job) judge(o *outcome) {
 	}
 	j.resume(o)
 	if o.promise.counted {
-		n := j.hits()
+		n, err := j.hits()
 		j.traces = fmt.Sprintf("%d frames hit", n)
-		if n == 0 {
+		if err != nil {
+			o.fault("%v", err)
+		} else if n == 0 {
 			o.fault("no frame was lost or delayed: the fault did nothing")
 		}
 	}
