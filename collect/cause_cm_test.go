@@ -214,7 +214,10 @@ func TestPortsInTheDocument(t *testing.T) {
 	if s, err = DecodeSummary(b); err != nil {
 		t.Fatal(err)
 	}
-	d := NewDocument(Meta{Procs: 1, RanksPerProc: 1, Ranks: []RankMeta{{Host: "a"}}})
+	d := NewDocument(Meta{
+		RunID: "r", StartedUTC: "2026-01-02T03:04:05Z", Transport: "rdma", Connect: "burst", Topology: rank.Params{Name: "incast"}, Stages: 1,
+		Connections: 1, Procs: 1, RanksPerProc: 1, Ranks: []RankMeta{{Host: "a"}},
+	})
 	if err := d.AddSlot(s); err != nil {
 		t.Fatal(err)
 	}
