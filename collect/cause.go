@@ -13,9 +13,11 @@ import (
 // Thresholds of a straggler. All must be passed, so that a healthy job stays
 // without cause lines.
 const (
-	stragglerFloorNS = 5_000_000 // below 5 ms nobody is called late; × workers per CPU, see crowd
-	stragglerTimes   = 10        // × the median of the other ranks
-	stragglerZ       = 3.5       // robust z, judged from four ranks on
+	stragglerFloorNS = 5_000_000   // below 5 ms nobody is called late; × workers per CPU, see crowd
+	stragglerTimes   = 10          // × the median of the other ranks
+	stoppedNS        = 100_000_000 // no turn of a CPU takes that long …
+	stoppedTimes     = 3           // … so this is enough then
+	stragglerZ       = 3.5         // robust z, judged from four ranks on
 
 	mostNamed = 3 // causes of one kind; the others are counted
 )
@@ -36,8 +38,8 @@ const (
 //
 // A rank is an outlier if its value is ≥ 5 ms × the workers per CPU of its
 // host (a time slice for everybody who shares the CPU), ≥ 10 × the median of the other
-// ranks, above it by more than twice the clock bound, and, with four ranks or
-// more, its robust z = 0.6745 × (value − median) / MAD is ≥ 3.5 (median and
+// ranks (3 × from 100 ms on, when even a busy machine's ranks get their turn), above it by more than twice the clock bound, and, with four ranks or
+// more and below 100 ms, its robust z = 0.6745 × (value − median) / MAD is ≥ 3.5 (median and
 // median absolute deviation over all ranks). A single rank is never compared.
 func Diagnose(d *Document) []Cause {
 	out := []Cause{}
@@ -49,18 +51,32 @@ func Diagnose(d *Document) []Cause {
 	out = append(out, stragglers(d, hosts, starved, uneven)...)
 	out = append(out, exhausted(d)...)
 	failed := failedConnections(d, hosts)
-	out = append(out, failed...)
-	told := slices.ContainsFunc(failed, func(c Cause) bool { return c.Kind == "dead" })
-	if n := d.Connections.Dead; n > 0 && !told {
-		out = append(out, Cause{
-			Kind: "dead", Phase: "probe", Count: &n,
-			Evidence: deadEvidence(d), Fix: deadFix,
-		})
+	n := d.Connections.Dead
+	for _, c := range failed {
+		if c.Kind == "dead" {
+			n -= *c.Count
+		}
+	}
+	if out = append(out, failed...); n > 0 { // the figures of a step are missing
+		out = append(out, Cause{Kind: "dead", Phase: "probe", Count: &n, Evidence: deadEvidence(d, n), Fix: deadFix})
 	}
 	out = append(out, overflow(d)...)
 	out = append(out, communication(d)...)
 	out = append(out, slowPaths(d, starved)...)
-	return append(out, leakCauses(d)...)
+	out = append(out, leakCauses(d)...)
+	adviseOnce(out)
+	return out
+}
+
+// adviseOnce takes a fix away that stands with an earlier cause.
+func adviseOnce(list []Cause) {
+	given := map[string]bool{}
+	for i := range list {
+		if given[list[i].Fix] {
+			list[i].Fix = ""
+		}
+		given[list[i].Fix] = true
+	}
 }
 
 // rankValue is one rank's figure of a phase.
@@ -89,7 +105,7 @@ func stragglers(d *Document, hosts map[rank.Rank]string, starved []starvedHost, 
 	}
 	// What is told of a whole host, or of many ranks, is not told of each.
 	list = slices.DeleteFunc(list, func(c candidate) bool {
-		return slices.ContainsFunc(starved, func(h starvedHost) bool { return h.host == hosts[c.worst.rank] && c.worst.ns <= h.mostNS }) ||
+		return slices.ContainsFunc(starved, func(h starvedHost) bool { return h.host == hosts[c.worst.rank] && h.explains(c.worst.ns) }) ||
 			c.kind == "straggler" && slices.ContainsFunc(uneven, func(u Cause) bool { return u.Phase == c.phase })
 	})
 	slices.SortStableFunc(list, func(x, y candidate) int { return cmp.Compare(y.worst.ns, x.worst.ns) })
@@ -187,13 +203,21 @@ func outliers(list []rankValue, boundNS int64) (found []rankValue, median int64)
 	mad := max(medianOf(deviations), 1000)
 	for _, v := range slices.Backward(sorted) {
 		z := 0.6745 * float64(v.ns-all) / float64(mad)
-		if v.ns < stragglerFloorNS || v.ns < stragglerTimes*max(median, 0) || v.ns-median <= 2*boundNS ||
-			len(sorted) >= 4 && z < stragglerZ {
+		if v.ns < stragglerFloorNS || v.ns < timesOf(v.ns)*max(median, 0) || v.ns-median <= 2*boundNS ||
+			len(sorted) >= 4 && z < stragglerZ && v.ns < stoppedNS {
 			break
 		}
 		found = append(found, v)
 	}
 	return found, median
+}
+
+// timesOf the median of the others is what a rank must be late or stand still for.
+func timesOf(ns int64) int64 {
+	if ns >= stoppedNS {
+		return stoppedTimes
+	}
+	return stragglerTimes
 }
 
 // medianOf an ascending list; of an even one the mean of the two in the middle.
@@ -220,61 +244,101 @@ func procOf(d *Document, r rank.Rank) rank.Proc {
 var fixes = map[string]string{
 	"refused":     "the target's listener is gone or was never there: look at that rank's errors",
 	"unreachable": "check the route and the address given with -b or -B",
-	"timeout":     "raise --backlog and net.core.somaxconn, or pace the storm with --connect parallel=W or rate=R",
-	"reset":       "raise --backlog and net.core.somaxconn; with net.ipv4.tcp_abort_on_overflow=1 a full queue resets",
+	"timeout":     timeoutFix, // in connect, see unanswered
+	"reset":       resetFix,
 	"no memory":   "raise net.ipv4.tcp_mem or use fewer connections",
 	"permission":  "a firewall rule or security policy forbids it",
 	"bad hello":   "something else listens on that address, or processes of two jobs met",
 }
 
-const deadFix = "look for a middlebox or firewall that accepts for the target, or a target that stopped"
+const (
+	deadFix    = "look for a middlebox or firewall that accepts for the target, or a target that stopped"
+	timeoutFix = "nothing answers there: look for a firewall that drops, a wrong route or address (-b, -B), a host that is down"
+	resetFix   = "look at the target's errors and for a firewall that resets; with net.ipv4.tcp_abort_on_overflow=1 a full queue does"
+)
 
-func deadEvidence(d *Document) string {
-	return fmt.Sprintf("probe: %s of %s established connections carried no round trip",
-		FormatCount(d.Connections.Dead), FormatCount(d.Connections.Established))
+func deadEvidence(d *Document, n int64) string {
+	return fmt.Sprintf("probe: %s of %s established connections carried no round trip", FormatCount(n), FormatCount(d.Connections.Established))
+}
+
+// failures of a phase that are told together.
+type failures struct {
+	n       int64
+	byCause map[string]int64
+	byRank  map[rank.Rank]int64
+	mixed   bool // byRank holds others as well
+}
+
+// failuresOf a phase: those that left a connection dead in connect, and the
+// others without what ran out.
+func failuresOf(p *PhaseDoc) (dead, failed failures) {
+	dead = failures{byCause: map[string]int64{}, byRank: map[rank.Rank]int64{}}
+	failed = failures{byCause: map[string]int64{}, byRank: map[rank.Rank]int64{}}
+	for _, s := range p.Steps {
+		var of []*failures
+		for cause, k := range s.Failures {
+			f := &failed
+			if _, own := exhaustions[cause]; own {
+				dead.mixed, failed.mixed = true, true // has a line of its own
+				continue
+			}
+			if p.Phase == "connect" && s.Step == "establish" && cause == "timeout" {
+				f = &dead
+			}
+			f.byCause[cause] += k
+			f.n += k
+			if !slices.Contains(of, f) {
+				of = append(of, f)
+			}
+		}
+		for _, f := range of {
+			f.mixed = f.mixed || len(of) > 1
+			for _, r := range s.PerRank {
+				f.byRank[r.Rank] += r.Failed
+			}
+		}
+	}
+	return dead, failed
 }
 
 func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 	var out []Cause
-	for _, p := range d.Phases {
-		total := map[string]int64{}
-		byRank := map[rank.Rank]int64{}
-		var n int64
-		mixed := false
-		for _, s := range p.Steps {
-			for cause, k := range s.Failures {
-				if _, own := exhaustions[cause]; own {
-					mixed = true // has a line of its own
-					continue
-				}
-				total[cause] += k
-				n += k
-			}
-			for _, r := range s.PerRank {
-				byRank[r.Rank] += r.Failed
-			}
+	for i := range d.Phases {
+		p := &d.Phases[i]
+		dead, failed := failuresOf(p)
+		if dead.n > 0 {
+			n := dead.n
+			c := Cause{Kind: "dead", Phase: p.Phase, Count: &n, Evidence: fmt.Sprintf(
+				"%s: %s of %s connections are dead: the path answered, their target never did", p.Phase, FormatCount(n), FormatCount(d.Connections.Planned))}
+			c.blame(d, p, dead, failed.n > 0, hosts)
+			c.Fix = d.unanswered(&c, deadFix)
+			out = append(out, c)
 		}
-		if n == 0 {
+		if failed.n == 0 {
 			continue
 		}
-		causes := slices.SortedFunc(maps.Keys(total), func(a, b string) int {
-			return cmp.Or(cmp.Compare(total[b], total[a]), strings.Compare(a, b))
+		n := failed.n
+		causes := slices.SortedFunc(maps.Keys(failed.byCause), func(a, b string) int {
+			return cmp.Or(cmp.Compare(failed.byCause[b], failed.byCause[a]), strings.Compare(a, b))
 		})
 		var parts []string
 		for _, c := range causes {
-			parts = append(parts, fmt.Sprintf("%s %s", c, FormatCount(total[c])))
+			parts = append(parts, fmt.Sprintf("%s %s", c, FormatCount(failed.byCause[c])))
 		}
 		c := Cause{
 			Kind: "failed", Phase: p.Phase, Count: &n, Fix: fixes[causes[0]],
 			Evidence: fmt.Sprintf("%s: %s failures (%s)", p.Phase, FormatCount(n), strings.Join(parts, ", ")),
 		}
 		if p.Phase == "probe" && d.Connections.Dead > 0 {
-			dead := d.Connections.Dead
-			c.Kind, c.Count, c.Fix = "dead", &dead, deadFix
-			c.Evidence = fmt.Sprintf("%s (%s)", deadEvidence(d), strings.Join(parts, ", "))
+			c.Kind, c.Fix = "dead", deadFix
+			c.Evidence = fmt.Sprintf("%s (%s)", deadEvidence(d, n), strings.Join(parts, ", "))
 		}
-		if !mixed { // failures of ranks and edges are not told apart by cause
-			c.blame(d, p, byRank, n, hosts)
+		c.blame(d, p, failed, dead.n > 0, hosts)
+		switch {
+		case c.Kind == "failed" && causes[0] == "timeout":
+			c.Fix = d.unanswered(&c, timeoutFix)
+		case c.Kind == "failed" && causes[0] == "reset":
+			c.Fix = d.unanswered(&c, resetFix)
 		}
 		out = append(out, c)
 	}
@@ -285,14 +349,17 @@ func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 // listed edges show that four of five go to one target of several, or to the only
 // one and its queue overflowed; else as the rank with at least half of the failed
 // steps. An even spread blames nobody.
-func (c *Cause) blame(d *Document, p PhaseDoc, byRank map[rank.Rank]int64, n int64, hosts map[rank.Rank]string) {
+func (c *Cause) blame(d *Document, p *PhaseDoc, f failures, others bool, hosts map[rank.Rank]string) {
+	if f.mixed { // failures of ranks and edges are not told apart by cause
+		return
+	}
 	name := func(r rank.Rank, text string, k int64) {
 		c.Rank, c.Host = &r, hosts[r]
 		proc := procOf(d, r)
 		c.Proc = &proc
 		c.Evidence += fmt.Sprintf(", %s %s rank %d (%s)", FormatCount(k), text, r, hosts[r])
 	}
-	if p.Phase == "connect" {
+	if p.Phase == "connect" && !others {
 		byTarget := map[rank.Rank]int64{}
 		var listed int64
 		for _, e := range d.EdgeList {
@@ -305,12 +372,12 @@ func (c *Cause) blame(d *Document, p PhaseDoc, byRank map[rank.Rank]int64, n int
 		}
 	}
 	failing := 0
-	for _, k := range byRank {
+	for _, k := range f.byRank {
 		if k > 0 {
 			failing++
 		}
 	}
-	if r, k := largest(byRank); 2*k >= n {
+	if r, k := largest(f.byRank); 2*k >= f.n {
 		name(r, "at", k)
 	} else if failing > 1 {
 		c.Evidence += fmt.Sprintf(", spread over %s ranks", FormatCount(int64(failing)))
@@ -342,19 +409,11 @@ func leakCauses(d *Document) []Cause {
 	return shorten(out, "leaks")
 }
 
-// shorten keeps the first few causes of a kind and counts the rest. The same
-// advice is given once.
+// shorten keeps the first few causes of a kind and counts the rest.
 func shorten(list []Cause, rest string) []Cause {
 	if more := len(list) - mostNamed; more > 0 {
 		list = list[:mostNamed]
 		list[mostNamed-1].Evidence += fmt.Sprintf("; %s more %s", FormatCount(int64(more)), rest)
-	}
-	for i := 1; i < len(list); i++ {
-		for _, earlier := range list[:i] {
-			if list[i].Fix == earlier.Fix {
-				list[i].Fix = ""
-			}
-		}
 	}
 	return list
 }

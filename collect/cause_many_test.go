@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"slices"
 	"testing"
 
 	"rankstorm/rank"
@@ -44,12 +45,12 @@ func TestStarvedHosts(t *testing.T) {
 		{
 			"all of a host", 4, 4,
 			[]float64{30, 20, 40, 90, 0.1, 0.1, 0.2, 0.1},
-			"connect: 4 of 4 ranks of host n0 stood still with work at hand, median 35.0 ms, longest 90.0 ms, on other hosts median 100 µs: its CPUs were taken away (4 workers, 4 CPUs)",
+			"connect: 4 of 4 ranks of host n0 stood still with work at hand, median 35.0 ms, longest rank 3 for 90.0 ms, on other hosts median 100 µs: its CPUs were taken away (4 workers, 4 CPUs)",
 		},
 		{
 			"half of a host", 4, 4,
 			[]float64{30, 0.1, 40, 0.1, 0.1, 0.1, 0.1, 0.1},
-			"connect: 2 of 4 ranks of host n0 stood still with work at hand, median 35.0 ms, longest 40.0 ms, on other hosts median 100 µs: its CPUs were taken away (4 workers, 4 CPUs)",
+			"connect: 2 of 4 ranks of host n0 stood still with work at hand, median 35.0 ms, longest rank 2 for 40.0 ms, on other hosts median 100 µs: its CPUs were taken away (4 workers, 4 CPUs)",
 		},
 		{"less than half", 5, 5, []float64{30, 0.1, 40, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1}, ""},
 		{"one rank", 1, 1, []float64{30, 0.1, 0.1, 0.1}, ""},
@@ -61,7 +62,7 @@ func TestStarvedHosts(t *testing.T) {
 		{
 			"one host", 4, 4,
 			[]float64{21, 21, 21, 21},
-			"connect: 4 of 4 ranks of host n0 stood still with work at hand, median 21.0 ms, longest 21.0 ms: its CPUs were taken away (4 workers, 4 CPUs)",
+			"connect: 4 of 4 ranks of host n0 stood still with work at hand, median 21.0 ms, longest rank 0 for 21.0 ms: its CPUs were taken away (4 workers, 4 CPUs)",
 		},
 	} {
 		got := ""
@@ -76,6 +77,46 @@ func TestStarvedHosts(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// A rank that is stopped is named also where the machine is so busy that the others wait for their turns.
+func TestStoppedRankOnABusyHost(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		gap  []float64
+		kind string
+		want string
+	}{
+		{
+			"others wait",
+			[]float64{0.3, 51, 31, 25, 83, 32, 73, 287},
+			"stall",
+			"connect: rank 7 (n0) stood still with work at hand for 287 ms; median of the other 7 ranks 32.0 ms",
+		},
+		{
+			"some starve",
+			[]float64{33, 26, 289, 68},
+			"stall",
+			"connect: rank 2 (n0) stood still with work at hand for 289 ms; median of the other 3 ranks 33.0 ms",
+		},
+		{
+			"a wide spread",
+			[]float64{10, 10, 95, 10, 290, 75, 85, 20},
+			"stall",
+			"connect: rank 4 (n0) stood still with work at hand for 290 ms; median of the other 7 ranks 20.0 ms",
+		},
+		{
+			"all starve",
+			[]float64{51, 112, 154, 287},
+			"starved",
+			"connect: 4 of 4 ranks of host n0 stood still with work at hand, median 133 ms, longest rank 3 for 287 ms: its CPUs were taken away (4 workers, 2 CPUs)",
+		},
+	} {
+		d := manyDoc(len(c.gap), 2, 0, nil, c.gap)
+		if !slices.ContainsFunc(Diagnose(d), func(got Cause) bool { return got.Kind == c.kind && got.Evidence == c.want }) {
+			t.Errorf("%s: %+v, want %s %q", c.name, Diagnose(d), c.kind, c.want)
 		}
 	}
 }

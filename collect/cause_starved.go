@@ -19,6 +19,7 @@ type starvedHost struct {
 	host, phase   string
 	still, ranks  int   // that stood still, that had work
 	medianNS      int64 // of the ranks that stood still
+	restNS        int64 // median of these without the worst
 	mostNS        int64
 	worst         rank.Rank
 	others        int   // ranks of other hosts
@@ -73,6 +74,7 @@ func starvedHosts(d *Document) []starvedHost {
 			slices.Sort(still)
 			slices.Sort(others)
 			s.still, s.medianNS, s.othersNS = len(still), medianOf(still), medianOf(others)
+			s.restNS = medianOf(still[:max(0, len(still)-1)])
 			if s.still < 2 || 2*s.still < s.ranks || s.medianNS < starvedTimes*s.othersNS {
 				continue
 			}
@@ -93,8 +95,8 @@ func causesOf(list []starvedHost) []Cause {
 	var out []Cause
 	for _, h := range list {
 		r, ns, n := h.worst, h.mostNS, int64(h.still)
-		text := fmt.Sprintf("%s: %d of %d ranks of host %s stood still with work at hand, median %s, longest %s",
-			h.phase, h.still, h.ranks, h.host, formatDuration(h.medianNS), formatDuration(h.mostNS))
+		text := fmt.Sprintf("%s: %d of %d ranks of host %s stood still with work at hand, median %s, longest rank %d for %s",
+			h.phase, h.still, h.ranks, h.host, formatDuration(h.medianNS), h.worst, formatDuration(h.mostNS))
 		if h.others > 0 {
 			text += ", on other hosts median " + formatDuration(h.othersNS)
 		}
@@ -109,4 +111,10 @@ func causesOf(list []starvedHost) []Cause {
 		})
 	}
 	return shorten(out, "hosts like it")
+}
+
+// explains says that a stand-still of so long is how that host was, not that of one of its ranks: who was stopped stands
+// out of a starved host as well.
+func (h starvedHost) explains(ns int64) bool {
+	return ns <= h.mostNS && (ns < stoppedNS || ns < stoppedTimes*h.restNS)
 }

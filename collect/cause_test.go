@@ -109,7 +109,7 @@ func TestDiagnoseFailures(t *testing.T) {
 	for _, c := range finishedStory(t, "failed").Causes {
 		got[c.Kind] = c
 	}
-	if c := got["failed"]; c.Rank == nil || *c.Rank != 4 || *c.Count != 20 || !strings.Contains(c.Evidence, "20 to rank 4 (n2)") || !strings.Contains(c.Fix, "--backlog") {
+	if c := got["failed"]; c.Rank == nil || *c.Rank != 4 || *c.Count != 20 || !strings.Contains(c.Evidence, "20 to rank 4 (n2)") || !strings.Contains(c.Fix, "firewall") {
 		t.Errorf("failed: %+v", c)
 	}
 	if c := got["dead"]; c.Count == nil || *c.Count != 2 {
@@ -141,7 +141,7 @@ func TestExhaustionHasItsLine(t *testing.T) {
 	want := []struct{ kind, evidence, fix string }{
 		{"fds", "create: 7 failures for want of file descriptors, 6 at rank 0 (a)", "ulimit -n"},
 		{"ports", "connect: 3 failures for want of local ports (rank 0 has 28,232)", "ip_local_port_range"},
-		{"failed", "connect: 9 failures (timeout 9)", "--backlog"},
+		{"failed", "connect: 9 failures (timeout 9)", "firewall"},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("causes %+v, want %d", got, len(want))

@@ -174,7 +174,7 @@ func overflow(d *Document) []Cause {
 		proc := r.Proc
 		c := Cause{
 			Kind: "drops", Proc: &proc, Host: r.Host, Phase: "connect", Count: &n,
-			Fix: "raise --backlog and net.core.somaxconn, or pace the storm with --connect parallel=W or rate=R",
+			Fix: d.backlogFix(ranksOf[proc], r.Host),
 		}
 		who := fmt.Sprintf("queue of process %d (%s)", proc, r.Host)
 		if ranks := ranksOf[proc]; len(ranks) == 1 {

@@ -80,7 +80,7 @@ func unevenFloorNS(crowd int64) int64 {
 
 // explainedBy says that the host starved for as long as that.
 func explainedBy(starved []starvedHost, host string, ns int64) bool {
-	return slices.ContainsFunc(starved, func(h starvedHost) bool { return h.host == host && ns <= h.mostNS })
+	return slices.ContainsFunc(starved, func(h starvedHost) bool { return h.host == host && h.explains(ns) })
 }
 
 // countHost is how many of the ranks are on the host.

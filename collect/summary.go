@@ -88,8 +88,8 @@ type Conns struct {
 	Started     int64 `msgpack:"s" json:"started"`
 	Established int64 `msgpack:"e" json:"established"` // initiator read the answer
 	Accepted    int64 `msgpack:"a" json:"accepted"`    // target wrote the answer
-	Dead        int64 `msgpack:"d" json:"dead"`        // established, but the first round trip never came back
-	Failed      int64 `msgpack:"f" json:"failed"`
+	Dead        int64 `msgpack:"d" json:"dead"`        // the path answered, but the target never did, or the first round trip never came back
+	Failed      int64 `msgpack:"f" json:"failed"`      // the rest of those that did not come up or broke
 }
 
 // EdgeSum is one edge's share of the connect phase.

@@ -51,7 +51,7 @@ func (d *Document) Verdict() (code int, text string) {
 		parts = append(parts, fmt.Sprintf("%s of %s connections failed", FormatCount(n), FormatCount(d.Connections.Planned)))
 	}
 	if n := d.Connections.Dead; n > 0 {
-		parts = append(parts, fmt.Sprintf("%s connections are dead: established, but no round trip", FormatCount(n)))
+		parts = append(parts, fmt.Sprintf("%s connections are dead: up, but never answered", FormatCount(n)))
 	}
 	if leaks := d.Leaks(); len(leaks) > 0 {
 		procs := map[rank.Proc]bool{}

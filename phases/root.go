@@ -363,11 +363,11 @@ func (r *Root) failures() *rank.Error {
 		sum += f.count
 		parts[i] = fmt.Sprintf("%s %d", f.phase, f.count)
 	}
-	noun := "connections"
+	noun, are := "connections", "are"
 	if sum == 1 {
-		noun = "connection"
+		noun, are = "connection", "is"
 	}
-	return rank.Errorf(rank.KindFailed, "%d %s failed (%s)", sum, noun, strings.Join(parts, ", "))
+	return rank.Errorf(rank.KindFailed, "%d %s failed or %s dead (%s)", sum, noun, are, strings.Join(parts, ", "))
 }
 
 func (r *Root) down(m Message) { r.out = append(r.out, Output{Kind: OutDown, Msg: m}) }

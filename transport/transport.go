@@ -133,6 +133,12 @@ type Mimic struct {
 // further step of that connection follows, and only StepDisconnect (a no-op
 // that reports no event) and the destroy steps may be started on it.
 //
+// Where StepConnect is done the path has answered, and the target is waited for.
+// A connection that is then given up because the time is over (Abandon, or a
+// StepFailed of StepEstablish with CauseTimeout) is dead: it is up for all that
+// the path says, and nobody is there. One without StepConnect has failed, and so
+// has one that was refused, reset, closed or rejected.
+//
 // A target is passive: it sees EventRequest, calls Answer, gets StepAccept
 // (and where the provider has them StepAcceptCreateQP, …), then
 // StepProbeAnswer and StepPeerDisconnect as the initiator moves on, and at the

@@ -50,9 +50,10 @@ func (w *worker) take(until int64) (n int) {
 }
 
 // stall notes time that passed beyond the wait that was asked for while there was work: nobody ran this thread, or it
-// was busy with one thing for so long.
+// was busy with one thing for so long. Where peers may need this rank there is work until all are through. A sleep is
+// at most a tick long, so a stop hides no more than that of itself.
 func (w *worker) stall(d int64) {
-	if w.finished < int(w.planned.Load()) {
+	if serves(w.slot.Phase) || w.finished < int(w.planned.Load()) {
 		w.gap = max(w.gap, d, 0)
 	}
 }
@@ -105,6 +106,17 @@ func (w *worker) peerClosed(c int) {
 	}
 }
 
+// under is the step that connection c stands in while the running one is s: where the path has answered a connect, the
+// target is waited for.
+func (w *worker) under(c int, s transport.Step) transport.Step {
+	if s == transport.StepConnect && w.stamps.Has(transport.StepEstablish) {
+		if _, _, answered := w.stamps.Get(s, c); answered {
+			return transport.StepEstablish
+		}
+	}
+	return s
+}
+
 // through counts one connection of the running step as finished, once.
 func (w *worker) through(c int) {
 	if w.passed[c] {
@@ -134,7 +146,7 @@ func (w *worker) lose(c int, s transport.Step, cause transport.Cause, err error)
 	w.failed++
 	if c < w.out {
 		w.lost++
-		if w.slot.Phase == phases.Probe {
+		if w.slot.Phase == phases.Probe || s == transport.StepEstablish && cause == transport.CauseTimeout {
 			w.dead++
 		}
 	}

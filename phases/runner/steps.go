@@ -176,7 +176,7 @@ func (w *worker) giveUp(from int, s transport.Step) {
 			continue
 		}
 		w.tw.Abandon(transport.Conn(c))
-		w.fail(c, s, cause, nil)
+		w.fail(c, w.under(c, s), cause, nil)
 		w.through(c)
 	}
 }

@@ -245,12 +245,9 @@ func (rk *localRank) count(s *collect.Summary, offset int64) {
 					s.Conns.Accepted++
 				}
 			}
-		case phases.Probe:
-			s.Conns.Dead += w.dead
 		}
-		if rk.p.slot.Phase != phases.Probe {
-			s.Conns.Failed += w.lost
-		}
+		s.Conns.Dead += w.dead
+		s.Conns.Failed += w.lost - w.dead
 	}
 	s.Ranks = append(s.Ranks, rp)
 }

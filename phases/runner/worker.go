@@ -337,7 +337,7 @@ func (w *worker) dropGone(gone *phases.ProcSet) {
 		} else { // not begun, and never will be
 			w.inflight++
 		}
-		w.fail(c, w.waiting, transport.CauseClosed, nil)
+		w.fail(c, w.under(c, w.waiting), transport.CauseClosed, nil)
 		w.through(c)
 	}
 }

@@ -1,0 +1,183 @@
+package test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const stopped = 300 * time.Millisecond
+
+// A rank that is stopped from outside for 300 ms at a random moment of the connect phase is named in the cause lines with
+// at least 250 ms.
+// RANKSTORM_STOPS sets the number of stops, RANKSTORM_SEED replays one.
+func TestStopOfARankInConnectIsNamed(t *testing.T) {
+	stops := 3
+	if s := os.Getenv("RANKSTORM_STOPS"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			t.Fatalf("RANKSTORM_STOPS=%s: want a number of stops", s)
+		}
+		stops = n
+	}
+	first := uint64(1)
+	if s := os.Getenv("RANKSTORM_SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first = n
+		if os.Getenv("RANKSTORM_STOPS") == "" {
+			stops = 1
+		}
+	}
+	for seed := first; seed < first+uint64(stops); seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 3))
+			// Under load a job may begin to connect late and the stop miss the phase; that says nothing.
+			for try := range 5 {
+				if s := stopOnce(t, rng); s.inside {
+					s.judge(t, seed)
+					return
+				}
+				t.Logf("seed %d: try %d fell outside of the connect phase", seed, try)
+			}
+			t.Errorf("seed %d: no stop fell into the connect phase", seed)
+		})
+	}
+}
+
+// stop is one job and what was done to it.
+type stop struct {
+	args     []string
+	rank     int
+	at, end  time.Time // of SIGSTOP and SIGCONT
+	into     time.Duration
+	inside   bool
+	evidence string
+	causes   []struct {
+		Kind, Phase, Evidence string
+		Rank                  *int
+		ValueNS               int64 `json:"value_ns"`
+	}
+	stderr string
+}
+
+var holding = regexp.MustCompile(`holding rank (\d+) pid (\d+) phase qp`)
+
+// stopOnce runs a paced job whose connect phase lasts for about two seconds and stops one process in it.
+func stopOnce(t *testing.T, rng *rand.Rand) (s stop) {
+	t.Helper()
+	procs := 4 + 4*rng.IntN(2)
+	conns := 1 + rng.IntN(8)
+	wall := 1500*time.Millisecond + time.Duration(rng.Int64N(int64(time.Second)))
+	rate := float64(procs*(procs-1)*conns) / wall.Seconds()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "result.json")
+	s.args = []string{
+		"run", "--spawn", fmt.Sprint(procs), "-c", fmt.Sprint(conns), "--connect", fmt.Sprintf("rate=%.0f", max(1, rate)),
+		"--hold", "qp=200ms", "-q", "-o", path,
+	}
+	cmd := exec.Command(binary, s.args...)
+	cmd.Dir = dir
+	var all bytes.Buffer
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	pids := map[int]int{}
+	lines := bufio.NewScanner(stderr)
+	for len(pids) < procs && lines.Scan() {
+		fmt.Fprintln(&all, lines.Text())
+		if m := holding.FindStringSubmatch(lines.Text()); m != nil {
+			r, _ := strconv.Atoi(m[1])
+			pids[r], _ = strconv.Atoi(m[2])
+		}
+	}
+	s.rank = rng.IntN(procs)
+	moment := 200*time.Millisecond + time.Duration(rng.Int64N(int64(wall)))
+	if pid := pids[s.rank]; pid > 0 {
+		time.Sleep(moment)
+		s.at = time.Now()
+		if syscall.Kill(pid, syscall.SIGSTOP) == nil { // else the job is over, which the document will show
+			time.Sleep(stopped)
+			s.end = time.Now()
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	}
+	for lines.Scan() {
+		fmt.Fprintln(&all, lines.Text())
+	}
+	err = cmd.Wait()
+	s.stderr = all.String()
+	if err != nil {
+		t.Fatalf("rankstorm %q: %v\n%s", s.args, err, s.stderr)
+	}
+	s.read(t, path)
+	return s
+}
+
+// read finds in the document where the stop fell and what was said.
+func (s *stop) read(t *testing.T, path string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Started time.Time `json:"started_utc"`
+		Phases  []struct {
+			Phase   string
+			BeganNS int64 `json:"began_ns"`
+			WallNS  int64 `json:"wall_ns"`
+			Ranks   []json.RawMessage
+		}
+		Causes json.RawMessage
+	}
+	if err := json.Unmarshal(b, &d); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(d.Causes, &s.causes); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range d.Phases {
+		if p.Phase == "connect" {
+			begin := d.Started.Add(time.Duration(p.BeganNS))
+			s.into = s.at.Sub(begin)
+			s.inside = s.into >= 0 && s.into < time.Duration(p.WallNS)
+			s.evidence = fmt.Sprintf("connect lasted %v, rank %d was stopped after %v for %v\n%s\n%s", time.Duration(p.WallNS), s.rank, s.into, s.end.Sub(s.at), d.Causes, p.Ranks)
+		}
+	}
+}
+
+func (s *stop) judge(t *testing.T, seed uint64) {
+	t.Helper()
+	named := false
+	for _, c := range s.causes {
+		if c.Kind != "stall" && c.Kind != "straggler" && c.Kind != "starved" { // where others load the machine it is both
+			continue
+		}
+		if c.Rank != nil && *c.Rank == s.rank && c.Phase == "connect" && c.ValueNS >= int64(250*time.Millisecond) {
+			named = true
+			t.Logf("seed %d, after %v: %s", seed, s.into, c.Evidence)
+		}
+	}
+	if !named {
+		t.Errorf("seed %d: rank %d is not named: %q\n%s\n%s", seed, s.rank, s.args, s.evidence, s.stderr)
+	}
+}
