@@ -23,6 +23,10 @@ func (g *Group) adopt(ctx context.Context, i int, p rank.Proc, encoded []byte) {
 		g.nudge()
 	}
 	conn, err := g.reach(ctx, p)
+	if isScarce(err) {
+		fail(g.sealError(g.self, "cannot open its link to process %d: %w; raise the limit with ulimit -n", p, err))
+		return
+	}
 	if err != nil {
 		fail(g.sealError(p, "cannot be reached at %s: %w; check that the processes' ports are open between the hosts", joinAddrs(g.table.Procs[p].Control), err))
 		return

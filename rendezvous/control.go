@@ -203,6 +203,7 @@ func (c *control) wrapped(conn net.Conn, dialer bool) (net.Conn, error) {
 func (c *control) dial(ctx context.Context, kind byte, to netip.AddrPort) (net.Conn, error) {
 	conn, err := c.cfg.Network.Dial(ctx, to)
 	if err != nil {
+		c.mux.tellScarce(err)
 		return nil, err
 	}
 	// A new stream takes one byte at once, so this needs no deadline.

@@ -154,6 +154,11 @@ func (c *controller) converse(conn net.Conn, plain bool) {
 		case err != nil:
 			c.left(&k.Record, link, nil)
 			return
+		case kind == frameTrouble:
+			var t trouble
+			if decode(body, &t) == nil {
+				c.troubled(&k.Record, t.Text)
+			}
 		case kind == frameInPlace:
 			c.sealed()
 			return
@@ -410,6 +415,9 @@ func (c *controller) handedTo() string {
 	defer c.mu.Unlock()
 	if c.table == nil || c.inPlace {
 		return ""
+	}
+	if len(c.g.trouble) > 0 {
+		return ": " + strings.Join(c.g.trouble, "; ")
 	}
 	return fmt.Sprintf(": process 0 (%s), which hands it out, has not said that they have it; check that host and the network to it", c.table.Procs[0].Host)
 }

@@ -21,6 +21,7 @@ type gathering struct {
 	gone    []departure       // were let in and went before the seal, and nobody came in their place
 	left    int               // how many went
 	refused []refusal
+	trouble []string // what processes said they lack
 }
 
 func newGathering(own knock, runID string) *gathering {
@@ -104,6 +105,15 @@ func (g *gathering) leave(nonce [16]byte, silent time.Duration) {
 	delete(g.came, nonce)
 }
 
+// troubled notes what a process lacks; false: it is known, or too much is.
+func (g *gathering) troubled(line string) bool {
+	if slices.Contains(g.trouble, line) || len(g.trouble) >= mostNames {
+		return false
+	}
+	g.trouble = append(g.trouble, line)
+	return true
+}
+
 // gossiped notes that gossip brought a record.
 func (g *gathering) gossiped(nonce [16]byte) { g.seen[nonce] = true }
 
@@ -132,7 +142,7 @@ func (g *gathering) seal() []rank.Record {
 
 // waiting says who is missing and why that may be, now after gathering began.
 func (g *gathering) waiting(now time.Duration, addr string, launch Launch) []string {
-	f := waitingFacts{procs: g.own.Procs, addr: addr, now: now, left: g.left, gone: g.gone, refused: g.refused, launch: launch}
+	f := waitingFacts{procs: g.own.Procs, addr: addr, now: now, left: g.left, gone: g.gone, trouble: g.trouble, refused: g.refused, launch: launch}
 	for nonce, r := range g.present {
 		f.present = append(f.present, arrival{record: r, at: g.came[nonce], gossiped: g.seen[nonce]})
 	}

@@ -92,13 +92,19 @@ func TestHostCutOffBeforeTheSeal(t *testing.T) {
 						l.net.Cut(l.hosts[c.host], l.hosts[h])
 					}
 				}
-				named := false
+				named, one := false, 0
 				for range 8 {
 					r := <-results
 					code := rank.ExitCode(r.err)
 					if apart := r.i%4 == c.host; code != 3 && code != 1 || !apart && r.after > 21*time.Second || r.after > 25*time.Second {
 						t.Errorf("process %d after %v: %v", r.i, r.after, r.err)
 					} else if !apart {
+						if one == 0 {
+							one = code
+						}
+						if code != one {
+							t.Errorf("process %d exits with %d, others with %d: %v", r.i, code, one, r.err)
+						}
 						named = named || strings.Contains(r.err.Error(), c.want)
 					} else if !strings.Contains(r.err.Error(), "n0") {
 						t.Errorf("process %d does not name the lost controller: %v", r.i, r.err)

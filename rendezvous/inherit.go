@@ -24,6 +24,7 @@ type Inheritance struct {
 	Secret   []byte             // 32 bytes, the same at all children
 	Lost     <-chan *rank.Error // at most one: a sister process ended before its time
 	Parent   <-chan struct{}    // closed when the parent is gone: end at once
+	PID      int                // of the parent
 
 	pipe *os.File
 	done chan struct{}
@@ -105,7 +106,7 @@ func inherit(pipe *os.File) (*Inheritance, error) {
 			Family: "spawn", Proc: hello.Proc, Procs: hello.Procs, LocalIndex: hello.LocalIndex, LocalSize: hello.LocalSize,
 			JobKey: hello.JobKey, Controller: hello.Controller,
 		},
-		Host: hello.Host, Secret: hello.Secret,
+		Host: hello.Host, Secret: hello.Secret, PID: hello.PID,
 		Lost: lost, Parent: parent, pipe: pipe, done: make(chan struct{}),
 	}
 	go in.listen(r, lost, parent)
@@ -141,7 +142,7 @@ func (in *Inheritance) JoinContext(ctx context.Context) (joining context.Context
 		case err := <-in.Lost:
 			end(ToldElsewhere(err))
 		case <-in.Parent:
-			end(rank.Errorf(rank.KindLost, "the process that spawned this job is gone"))
+			end(in.Gone())
 		case <-joining.Done():
 		}
 	}()
@@ -156,4 +157,9 @@ func (in *Inheritance) Close() error {
 		<-in.done
 	})
 	return nil
+}
+
+// Gone is the cause of an end because the parent is gone.
+func (in *Inheritance) Gone() *rank.Error {
+	return rank.Errorf(rank.KindLost, "the process that spawned this job (pid %d) is gone", in.PID)
 }

@@ -104,6 +104,7 @@ type joiner struct {
 	lostAt     time.Duration    // since begun: when the link to that controller ended
 	lostWhy    string           // how; "": it stands
 	heard      time.Time        // last sign of life on it
+	trouble    string           // what this process lacks, "" nothing
 	seeds      []netip.AddrPort // where it gossips; nil at the controller
 	census     waiting          // the controller's count of members and agents, where this process is none
 	agentOnce  sync.Once
@@ -198,8 +199,9 @@ func (j *joiner) run(ctx context.Context) (*Group, error) {
 		return nil, err
 	}
 	j.ctl = ctl
+	ctl.mux.onScarce(j.lacks)
 	start := ctl.clock.Now()
-	joining, stopJoining := context.WithCancel(ctx)
+	joining, stopJoining := context.WithCancelCause(ctx)
 	j.joining = joining
 	noticed, noMore := make(chan struct{}), make(chan struct{})
 	go j.tellUser(noticed, noMore)
@@ -221,7 +223,7 @@ func (j *joiner) run(ctx context.Context) (*Group, error) {
 	} else {
 		j.tellFailure(err)
 	}
-	stopJoining()
+	stopJoining(err)
 	j.tasks.Wait()
 	close(noMore)
 	<-noticed
@@ -301,7 +303,7 @@ func Told(err error) bool {
 // timedOut says why the job did not form.
 func (j *joiner) timedOut() error {
 	j.mu.Lock()
-	c, facts, toldBy, problem, lost := j.controller, j.facts, j.toldBy, j.problem, ""
+	c, facts, toldBy, problem, trouble, lost := j.controller, j.facts, j.toldBy, j.problem, j.trouble, ""
 	silent := time.Since(j.heard)
 	switch {
 	case j.lostWhy != "":
@@ -314,6 +316,9 @@ func (j *joiner) timedOut() error {
 	}
 	j.mu.Unlock() // the controller has a lock of its own, which comes first
 	limit := j.cfg.JoinTimeout
+	if trouble != "" && c == nil { // at the controller it is among what is told
+		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: this process has %s%s", limit, trouble, after("; ", lost))
+	}
 	switch {
 	case j.sealing.Load():
 		return rank.Errorf(rank.KindRendezvous, "the job did not form within %v: all %d processes came, but the rank table did not reach them all%s",
@@ -417,6 +422,7 @@ func (j *joiner) hangUp(kind byte, v any) {
 // settle binds what goes on after the seal to the group.
 func (j *joiner) settle(g *Group, start int64) {
 	j.settled.Store(true)
+	j.ctl.mux.onScarce(nil)
 	gather := max(0, j.ctl.clock.Now()-start-g.sealNS)
 	if j.controller != nil {
 		j.controller.settled(g.refused)

@@ -30,6 +30,7 @@ const (
 	frameJobFailed               // controller → process: rank.Error, the job did not form
 	frameThere                   // controller → process: are you there
 	frameHere                    // process → controller: answer to frameThere
+	frameTrouble                 // process → controller: trouble, what it lacks
 )
 
 const (
@@ -62,6 +63,11 @@ type waiting struct {
 	Sealing bool   `msgpack:"sealing"` // the table is on its way
 	Members int    `msgpack:"members"` // gossip members and agents among them, with the first Sealing
 	Agents  int    `msgpack:"agents"`
+}
+
+// trouble is what a process lacks to take part.
+type trouble struct {
+	Text string `msgpack:"text"`
 }
 
 // turnAway refuses a process.

@@ -29,8 +29,9 @@ type mux struct {
 	mu        sync.Mutex
 	handlers  map[byte]func(net.Conn)
 	listeners map[net.Listener]struct{}
-	halfOpen  unproven // said nothing yet, or are control links without a hello
-	greeting  unproven // knocks that have not shown yet what they speak, or are in a handshake
+	halfOpen  unproven    // said nothing yet, or are control links without a hello
+	greeting  unproven    // knocks that have not shown yet what they speak, or are in a handshake
+	scarce    func(error) // told when a stream cannot be taken for want of descriptors or memory; may be nil
 	closed    bool
 	wg        sync.WaitGroup
 }
@@ -100,6 +101,23 @@ func (m *mux) handle(kind byte, f func(net.Conn)) {
 	m.handlers[kind] = f
 }
 
+// onScarce sets who is told of a want of descriptors or memory; nil: nobody.
+func (m *mux) onScarce(f func(error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.scarce = f
+}
+
+// tellScarce passes on what another call than accept met.
+func (m *mux) tellScarce(err error) {
+	m.mu.Lock()
+	f := m.scarce
+	m.mu.Unlock()
+	if f != nil && isScarce(err) {
+		f(err)
+	}
+}
+
 // serve accepts on ln until ln or the mux is closed, in the background.
 func (m *mux) serve(ln net.Listener) {
 	m.mu.Lock()
@@ -124,7 +142,7 @@ func (m *mux) accept(ln net.Listener) {
 			continue
 		}
 		m.mu.Lock()
-		over := m.closed
+		over, scarce := m.closed, m.scarce
 		if !over {
 			if ne, ok := errors.AsType[net.Error](err); !ok || !isPassing(ne) {
 				delete(m.listeners, ln)
@@ -137,6 +155,9 @@ func (m *mux) accept(ln net.Listener) {
 			return
 		}
 		// Out of descriptors or memory: those come back, the listener stays.
+		if scarce != nil && isScarce(err) {
+			scarce(err)
+		}
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 		time.Sleep(pause)
 	}

@@ -265,6 +265,9 @@ func (g *Group) form(ctx context.Context, encoded []byte) (err error) {
 		select {
 		case <-g.noted:
 		case <-ctx.Done():
+			if e, ok := errors.AsType[*rank.Error](context.Cause(ctx)); ok { // those below end as this process does
+				return g.fail(ctx, halt, e)
+			}
 			text := "the rank table was not sealed in time"
 			if len(waiting) > 0 {
 				text = fmt.Sprintf("no acknowledgement of the rank table from %s", g.names(waiting))

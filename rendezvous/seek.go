@@ -257,6 +257,7 @@ func (j *joiner) welcomed(conn net.Conn, w *welcome) {
 	j.heard = time.Now()
 	j.seeds = w.Seeds
 	j.mu.Unlock()
+	j.tellTrouble()
 	if j.cfg.Procs > j.cfg.AgentsAbove {
 		j.seekAgent()
 	} else if err := j.beMember(); err != nil {

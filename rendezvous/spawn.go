@@ -57,6 +57,7 @@ type spawnHello struct {
 	Procs      int    `json:"procs"`
 	JobKey     string `json:"job"`
 	Secret     []byte `json:"secret"`
+	PID        int    `json:"pid"` // of the parent
 	Host       string `json:"host,omitempty"`
 	LocalIndex int    `json:"local_index"`
 	LocalSize  int    `json:"local_size"`
@@ -209,7 +210,7 @@ func newSpawn(cfg SpawnConfig) (*spawn, error) {
 	if _, err := rand.Read(random[:]); err != nil {
 		return nil, rank.Errorf(rank.KindResource, "no random numbers: %w", err)
 	}
-	s.hello.Procs = cfg.N
+	s.hello.Procs, s.hello.PID = cfg.N, os.Getpid()
 	s.hello.Secret = random[:32]
 	if len(cfg.Secret) > 0 {
 		sum := sha256.Sum256(cfg.Secret) // a secret may be longer than a pipe

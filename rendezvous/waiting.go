@@ -32,6 +32,7 @@ type waitingFacts struct {
 	present []arrival     // let in and still connected, the controller itself among them
 	left    int           // let in and gone again
 	gone    []departure   // of them those whose place is empty, some if they are many
+	trouble []string      // what processes lack
 	refused []refusal     // first one first
 	launch  Launch        // what the controller's launcher said
 }
@@ -93,7 +94,8 @@ func waitingLines(f *waitingFacts) []string {
 	if len(f.present) > 1 && quiet >= stuckAfter {
 		state += fmt.Sprintf("; nobody came for %d s", seconds(quiet))
 	}
-	lines := append([]string{state}, f.lost()...)
+	lines := append([]string{state}, f.trouble...)
+	lines = append(lines, f.lost()...)
 	lines = append(lines, f.refusedCauses()...)
 	if quiet < stuckAfter {
 		return lines
@@ -300,7 +302,8 @@ func (f *waitingFacts) gossipLines() []string {
 	}
 	slices.SortFunc(silent, rank.CompareNatural)
 	lines := []string{fmt.Sprintf("waiting for gossip from %d of %d processes for %d s: %s", len(silent), f.procs, seconds(f.now), shorten(silent, "processes"))}
-	if f.quiet() >= stuckAfter {
+	lines = append(lines, f.trouble...)
+	if f.quiet() >= stuckAfter && len(f.trouble) == 0 {
 		lines = append(lines, "gossip needs TCP and UDP between all processes on the ports they took: does a firewall stand between?")
 	}
 	return lines

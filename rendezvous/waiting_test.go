@@ -178,6 +178,14 @@ func TestWaitingLines(t *testing.T) {
 			},
 		},
 		{
+			"gossip is silent, and it is known why",
+			waitingFacts{procs: 3, now: 9 * s, present: silent, trouble: []string{"process 1 (h1) pid 101 has no descriptors left"}},
+			[]string{
+				"waiting for gossip from 1 of 3 processes for 9 s: h2 pid 102",
+				"process 1 (h1) pid 101 has no descriptors left",
+			},
+		},
+		{
 			"gossip is silent",
 			waitingFacts{procs: 3, now: 9 * s, present: silent},
 			[]string{

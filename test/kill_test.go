@@ -141,7 +141,7 @@ func TestSpawnParentKilled(t *testing.T) {
 			for _, pid := range pids {
 				wait(fmt.Sprintf("pid %d has ended", pid), func() bool { return !alive(pid) })
 			}
-			if n := strings.Count(said(), "spawned this job is gone"); n != 1 || strings.Contains(said(), "SIGTERM") {
+			if n := strings.Count(said(), "the process that spawned this job (pid "); n != 1 || strings.Contains(said(), "SIGTERM") {
 				t.Errorf("%d lines say that the parent is gone, want 1:\n%s", n, said())
 			}
 			b, err := os.ReadFile(filepath.Join(dir, "x.json"))
@@ -160,7 +160,7 @@ func TestSpawnParentKilled(t *testing.T) {
 			if err == nil {
 				err = json.Unmarshal(b, &d)
 			}
-			if err != nil || d.Exit.Code != 1 || !strings.Contains(d.Exit.Text, "spawned this job is gone") {
+			if err != nil || d.Exit.Code != 1 || !strings.Contains(d.Exit.Text, "the process that spawned this job (pid ") {
 				t.Errorf("document: %v, exit %+v", err, d.Exit)
 			}
 		})

@@ -71,7 +71,7 @@ const deathKnell = 100 * time.Millisecond
 
 // parentGone is the cause of an end because the parent of --spawn is gone. Process 0 tells the user.
 func parentGone(in *rendezvous.Inheritance) error {
-	e := rank.Errorf(rank.KindLost, "the process that spawned this job is gone")
+	e := in.Gone()
 	if in.Launch.Proc > 0 {
 		return rendezvous.ToldElsewhere(e)
 	}

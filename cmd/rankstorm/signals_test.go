@@ -128,7 +128,7 @@ func TestDeathOfTheParentIsNoSignal(t *testing.T) {
 		send(t, syscall.SIGTERM)
 		close(gone)
 		<-ctx.Done()
-		if got := context.Cause(ctx); rank.ExitCode(got) != 1 || rendezvous.Told(got) != c.told || !strings.Contains(got.Error(), "spawned this job is gone") {
+		if got := context.Cause(ctx); rank.ExitCode(got) != 1 || rendezvous.Told(got) != c.told || !strings.Contains(got.Error(), "the process that spawned this job (pid ") {
 			t.Errorf("process %d: %v, told elsewhere %v", c.proc, got, rendezvous.Told(got))
 		}
 		stop()
