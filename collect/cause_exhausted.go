@@ -9,17 +9,20 @@ import (
 // exhaustion is something of which a process has only so many.
 type exhaustion struct {
 	kind, what, limit, fix string
+	numbers                string // fix with what there is and what is needed at least
 }
 
 // exhaustions by failure cause, in the words of transport.Cause.
 var exhaustions = map[string]exhaustion{
 	"no fds": {
 		kind: "fds", what: "file descriptors", limit: "file_descriptors",
-		fix: "raise the limit with ulimit -n (hard limit: limits.conf, LimitNOFILE), or use fewer connections",
+		fix:     "raise the limit with ulimit -n (hard limit: limits.conf, LimitNOFILE), or use fewer connections",
+		numbers: "%d are allowed and at least %[2]d needed: ulimit -n %[2]d (hard limit: limits.conf, LimitNOFILE), or use fewer connections",
 	},
 	"no ports": {
 		kind: "ports", what: "local ports", limit: "local_ports",
-		fix: "widen net.ipv4.ip_local_port_range, bind more addresses with -b, or use fewer connections",
+		fix:     "widen net.ipv4.ip_local_port_range, bind more addresses with -b, or use fewer connections",
+		numbers: "there are %d and at least %d are needed: widen net.ipv4.ip_local_port_range with sysctl -w, bind more addresses with -b, or use fewer connections",
 	},
 }
 
@@ -54,7 +57,12 @@ func exhausted(d *Document) []Cause {
 			if limit, ok := d.Limits[e.limit]; ok {
 				c.Evidence += fmt.Sprintf(" (rank 0 has %s)", FormatCount(limit))
 			}
-			if r, k := largest(byRank); 2*k >= n {
+			r, k := largest(byRank)
+			// The limits of the document are those of rank 0, which its host shares.
+			if limit := d.Limits[e.limit]; limit > 0 && k > 0 && hosts[r] == hosts[0] {
+				c.Fix = fmt.Sprintf(e.numbers, limit, limit+k)
+			}
+			if 2*k >= n {
 				proc := procOf(d, r)
 				c.Rank, c.Proc, c.Host = &r, &proc, hosts[r]
 				c.Evidence += fmt.Sprintf(", %s at rank %d (%s)", FormatCount(k), r, c.Host)

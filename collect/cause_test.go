@@ -127,7 +127,7 @@ func TestDiagnoseFailures(t *testing.T) {
 // where nothing else failed.
 func TestExhaustionHasItsLine(t *testing.T) {
 	d := &Document{
-		RanksPerProc: 1, Ranks: []RankDoc{{Rank: 0, Host: "a"}, {Rank: 1, Host: "b"}}, Limits: map[string]int64{"local_ports": 28_232},
+		RanksPerProc: 1, Ranks: []RankDoc{{Rank: 0, Host: "a"}, {Rank: 1, Host: "b"}}, Limits: map[string]int64{"local_ports": 28_232, "file_descriptors": 1024},
 		Phases: []PhaseDoc{
 			{Phase: "create", Steps: []StepDoc{{
 				Step: "create id", Failed: 7, Failures: map[string]int64{"no fds": 7}, PerRank: []PerRankDoc{{Rank: 0, Failed: 6}, {Rank: 1, Failed: 1}},
@@ -139,7 +139,7 @@ func TestExhaustionHasItsLine(t *testing.T) {
 	}
 	got := Diagnose(d)
 	want := []struct{ kind, evidence, fix string }{
-		{"fds", "create: 7 failures for want of file descriptors, 6 at rank 0 (a)", "ulimit -n"},
+		{"fds", "create: 7 failures for want of file descriptors (rank 0 has 1,024), 6 at rank 0 (a)", "1024 are allowed and at least 1030 needed: ulimit -n 1030 "},
 		{"ports", "connect: 3 failures for want of local ports (rank 0 has 28,232)", "ip_local_port_range"},
 		{"failed", "connect: 9 failures (timeout 9)", "firewall"},
 	}
