@@ -73,6 +73,7 @@ func (j *job) judge(o *outcome) {
 		o.took = time.Since(j.struck)
 		return
 	}
+	j.reap(orphans) // who ended between the last two looks
 	o.took = time.Since(j.struck)
 	if j.c.victim != "parent" {
 		o.took = 0
