@@ -86,6 +86,9 @@ func (d describer) about(e *rank.Error, procs []rank.Proc) {
 // names p as lost already, its text stays; otherwise it is what the link said.
 func (d describer) lost(p, by rank.Proc, phase Token, why *rank.Error) *rank.Error {
 	text := plain(why)
+	if why != nil && why.Proc == p && why.Phase != "" {
+		phase = Token(why.Phase)
+	}
 	if why == nil || why.Kind != rank.KindLost || why.Proc != p || text == "" {
 		said := text
 		text = fmt.Sprintf("process %d is lost: its control link to %s closed", p, d.name(by))

@@ -20,7 +20,7 @@ func (l *losses) seen(p *process, proc rank.Proc, at int64, gossip bool) {
 	one, ok := l.by[proc]
 	if !ok {
 		host, _ := p.describe(proc)
-		one = &collect.Loss{Proc: proc, Host: host, Phase: string(p.slot.Phase)}
+		one = &collect.Loss{Proc: proc, Host: host, Phase: string(p.phase())}
 		l.by[proc] = one
 		l.order = append(l.order, proc)
 	}

@@ -110,7 +110,7 @@ func TestHoldsBeforeTheLockstepEndWithALoss(t *testing.T) {
 							continue
 						}
 						var e *rank.Error
-						if !errors.As(p.err, &e) || ExitCode(p.err) != 1 || e.Kind != rank.KindLost || int(e.Proc) != victim || p.ended > 2*time.Minute+8*time.Second {
+						if !errors.As(p.err, &e) || ExitCode(p.err) != 1 || e.Kind != rank.KindLost || int(e.Proc) != victim || e.Phase != string(ph) || p.ended > 2*time.Minute+8*time.Second {
 							t.Errorf("process %d after %v: %v", p.i, p.ended, p.err)
 						}
 					}

@@ -129,6 +129,7 @@ type process struct {
 	hold      *time.Timer
 	afterHold func()        // what the hold keeps back
 	ahead     []phases.Hold // of seal and clock, still to come
+	aheadOf   phases.Token  // the phase that is held ahead of the first slot, "" none
 
 	control collect.Control // since the last summary
 	refused refusals
@@ -168,7 +169,7 @@ func (p *process) lost(proc rank.Proc, err error) *rank.Error {
 		}
 	}
 	return &rank.Error{
-		Kind: rank.KindLost, Proc: proc, Ranks: ranks, Host: host, Phase: string(p.slot.Phase), Peer: rank.None,
+		Kind: rank.KindLost, Proc: proc, Ranks: ranks, Host: host, Phase: string(p.phase()), Peer: rank.None,
 		Text: fmt.Sprintf("process %d (pid %d) was lost: %s", proc, pid, text),
 	}
 }
@@ -216,15 +217,23 @@ func (p *process) prepare(s phases.Slot) {
 
 // ready says that this process can start the slot.
 func (p *process) ready() {
-	p.stage = workReady
+	p.stage, p.aheadOf = workReady, ""
 	if len(p.ahead) > 0 {
 		h := p.ahead[0]
-		p.ahead = p.ahead[1:]
+		p.ahead, p.aheadOf = p.ahead[1:], h.Phase
 		p.holdFor(h, p.ready)
 		return
 	}
 	p.readyAt = p.clock.Now()
 	p.step(phases.MemberInput{Kind: phases.MLocalReady, Seq: p.slot.Seq})
+}
+
+// phase is what this process is doing as its user sees it.
+func (p *process) phase() phases.Token {
+	if p.aheadOf != "" {
+		return p.aheadOf
+	}
+	return p.slot.Phase
 }
 
 // holdsAhead are the holds of the phases before the lockstep. The process takes them when it could start the first slot:
