@@ -99,6 +99,7 @@ type joiner struct {
 	link       net.Conn         // to the controller, nil if none or if this is the controller
 	facts      string           // the controller's last word about who is missing
 	problem    string           // why the controller could not be reached
+	muted      netip.AddrPort   // if that is because it does not answer
 	toldBy     string           // name of the controller
 	begun      time.Time        // this Join
 	lostAt     time.Duration    // since begun: when the link to that controller ended
@@ -303,7 +304,11 @@ func Told(err error) bool {
 // timedOut says why the job did not form.
 func (j *joiner) timedOut() error {
 	j.mu.Lock()
-	c, facts, toldBy, problem, trouble, lost := j.controller, j.facts, j.toldBy, j.problem, j.trouble, ""
+	problem, muted := j.problem, j.muted
+	j.mu.Unlock()
+	problem = j.whyNot(problem, muted)
+	j.mu.Lock()
+	c, facts, toldBy, trouble, lost := j.controller, j.facts, j.toldBy, j.trouble, ""
 	silent := time.Since(j.heard)
 	switch {
 	case j.lostWhy != "":

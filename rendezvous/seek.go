@@ -44,8 +44,9 @@ func (j *joiner) seek(ctx context.Context) {
 		if now := time.Now(); now.Sub(begun) > lonelyNotice && now.Sub(told) > lonelyRepeats {
 			told = now
 			j.mu.Lock()
-			problem := j.problem
+			problem, muted := j.problem, j.muted
 			j.mu.Unlock()
+			problem = j.whyNot(problem, muted)
 			j.say(fmt.Sprintf("no controller at %s for %d s: %s; trying on", j.where(), int(now.Sub(begun).Seconds()), problem))
 		}
 		if retry.wait(ctx) != nil {
@@ -173,7 +174,26 @@ func (j *joiner) seekAgent() {
 	})
 }
 
-const muteController = "%s accepts connections but does not answer; it may be another program"
+const muteController = "%s accepts connections but does not answer; "
+
+// mute notes that somebody has the controller port and says nothing.
+func (j *joiner) mute(to netip.AddrPort) {
+	j.failed(muteController, to)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.muted = to
+}
+
+// whyNot is the problem as the user reads it: to find out who is mute takes a look at all processes.
+func (j *joiner) whyNot(problem string, muted netip.AddrPort) string {
+	if problem != fmt.Sprintf(muteController, muted) {
+		return problem
+	}
+	if who := j.holder(muted); who != "" {
+		return problem + "the port belongs to " + who
+	}
+	return problem + "it may be another program"
+}
 
 // session knocks at one address and stays with the controller until it is
 // gone. reached: it let this process in. An error is final.
@@ -190,7 +210,7 @@ func (j *joiner) session(ctx context.Context, to netip.AddrPort) (reached bool, 
 		j.failed("%v", err)
 		return false, nil
 	}
-	j.failed(muteController, to)
+	j.mute(to) // until it does
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	j.advertise(to)
@@ -206,7 +226,7 @@ func (j *joiner) session(ctx context.Context, to netip.AddrPort) (reached bool, 
 	case ctx.Err() != nil:
 		return false, nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		j.failed(muteController, to)
+		j.mute(to)
 		return false, nil
 	case errors.Is(err, io.EOF) || errors.As(err, &netErr):
 		j.failed("%s closed the connection without an answer", to)
