@@ -25,6 +25,7 @@ type Inheritance struct {
 	Lost     <-chan *rank.Error // at most one: a sister process ended before its time
 	Parent   <-chan struct{}    // closed when the parent is gone: end at once
 	PID      int                // of the parent
+	Typed    []string           // what the user typed, nil if it is too long to be told
 
 	pipe *os.File
 	done chan struct{}
@@ -106,7 +107,7 @@ func inherit(pipe *os.File) (*Inheritance, error) {
 			Family: "spawn", Proc: hello.Proc, Procs: hello.Procs, LocalIndex: hello.LocalIndex, LocalSize: hello.LocalSize,
 			JobKey: hello.JobKey, Controller: hello.Controller,
 		},
-		Host: hello.Host, Secret: hello.Secret, PID: hello.PID,
+		Host: hello.Host, Secret: hello.Secret, PID: hello.PID, Typed: hello.Typed,
 		Lost: lost, Parent: parent, pipe: pipe, done: make(chan struct{}),
 	}
 	go in.listen(r, lost, parent)

@@ -26,9 +26,11 @@ import (
 
 // SpawnConfig of a local job.
 type SpawnConfig struct {
-	N     int      // processes, ≥ 1
-	Path  string   // executable of the children; "": this one
-	Args  []string // arguments of the children, without the program's name
+	N    int      // processes, ≥ 1
+	Path string   // executable of the children; "": this one
+	Args []string // arguments of the children, without the program's name
+	// Typed is the command line that the user gave the parent, for the document; it is told over the pipe.
+	Typed []string
 	Env   []string // environment of the children; nil: this process's. RANKSTORM_* are taken out
 	Hosts int      // the processes pretend to be on this many hosts h0, h1, …, in blocks; 0: no pretence
 	// Secret of the job; the children learn its SHA-256, or 32 random bytes if it is empty, over their pipe.
@@ -38,12 +40,13 @@ type SpawnConfig struct {
 }
 
 const (
-	spawnGrace   = 5 * time.Second        // that children have once they have no business any more
-	spawnLook    = 250 * time.Millisecond // how often stopped children are looked for then
-	spawnEnv     = "RANKSTORM_INHERITED"  // numbers of the inherited descriptors
-	ownPrefix    = "RANKSTORM_"
-	spawnPipeFD  = 3 // first inherited descriptor: the parent's pipe
-	spawnMaxLine = 64 << 10
+	spawnGrace    = 5 * time.Second        // that children have once they have no business any more
+	spawnLook     = 250 * time.Millisecond // how often stopped children are looked for then
+	spawnEnv      = "RANKSTORM_INHERITED"  // numbers of the inherited descriptors
+	ownPrefix     = "RANKSTORM_"
+	spawnPipeFD   = 3 // first inherited descriptor: the parent's pipe
+	spawnMaxLine  = 64 << 10
+	spawnMaxTyped = 32 << 10 // bytes of the typed command
 )
 
 // OneSignal is how close together SIGINT or SIGTERM may come and still be one
@@ -52,15 +55,16 @@ const OneSignal = 100 * time.Millisecond
 
 // spawnHello is the first line on a child's pipe.
 type spawnHello struct {
-	Controller string `json:"controller"`
-	Proc       int    `json:"proc"`
-	Procs      int    `json:"procs"`
-	JobKey     string `json:"job"`
-	Secret     []byte `json:"secret"`
-	PID        int    `json:"pid"` // of the parent
-	Host       string `json:"host,omitempty"`
-	LocalIndex int    `json:"local_index"`
-	LocalSize  int    `json:"local_size"`
+	Controller string   `json:"controller"`
+	Proc       int      `json:"proc"`
+	Procs      int      `json:"procs"`
+	JobKey     string   `json:"job"`
+	Secret     []byte   `json:"secret"`
+	PID        int      `json:"pid"` // of the parent
+	Typed      []string `json:"typed,omitempty"`
+	Host       string   `json:"host,omitempty"`
+	LocalIndex int      `json:"local_index"`
+	LocalSize  int      `json:"local_size"`
 }
 
 // spawnEnd is every other line: a child ended in a way that breaks the job.
@@ -211,6 +215,13 @@ func newSpawn(cfg SpawnConfig) (*spawn, error) {
 		return nil, rank.Errorf(rank.KindResource, "no random numbers: %w", err)
 	}
 	s.hello.Procs, s.hello.PID = cfg.N, os.Getpid()
+	length := 0
+	for _, a := range cfg.Typed {
+		length += len(strconv.Quote(a)) + 1
+	}
+	if length < spawnMaxTyped { // the pipe takes a whole line before anybody reads; a longer one is not worth a wait
+		s.hello.Typed = cfg.Typed
+	}
 	s.hello.Secret = random[:32]
 	if len(cfg.Secret) > 0 {
 		sum := sha256.Sum256(cfg.Secret) // a secret may be longer than a pipe

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -41,6 +42,7 @@ func TestMain(m *testing.M) {
 // here on its own so that a wrong key in the product cannot hide.
 type document struct {
 	RunID       string `json:"run_id"`
+	Args        []string
 	Size        int
 	Procs       int
 	Edges       int64
@@ -113,6 +115,9 @@ func run(t *testing.T, limit time.Duration, args ...string) ended {
 		e.doc = &document{}
 		if err := json.Unmarshal(b, e.doc); err != nil {
 			t.Fatalf("result document: %v", err)
+		}
+		if args[0] == "run" && !slices.Equal(e.doc.Args, args) {
+			t.Errorf("the document says the command was %q, typed was %q", e.doc.Args, args)
 		}
 	}
 	return e

@@ -203,7 +203,7 @@ func launchLine(l rendezvous.Launch) string {
 // spawn is the parent of a job on this machine: it hosts no rank.
 func (a *app) spawn(ctx context.Context, flags *pflag.FlagSet, r *runFlags, secret []byte) error {
 	code, err := rendezvous.Spawn(ctx, rendezvous.SpawnConfig{
-		N: r.spawn, Args: childArgs(flags), Hosts: r.spawnHosts, Secret: secret,
+		N: r.spawn, Args: childArgs(flags), Typed: a.args, Hosts: r.spawnHosts, Secret: secret,
 	})
 	if err != nil {
 		return err
@@ -265,6 +265,9 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 		return warnings, err
 	}
 	if in != nil {
+		if len(in.Typed) > 0 {
+			cfg.Args = in.Typed
+		}
 		cfg.Rendezvous.Listener, cfg.Rendezvous.Packet = in.Listener, in.Packet
 	}
 	a.terminal(&cfg)
