@@ -157,7 +157,8 @@ type Mimic struct {
 type Worker interface {
 	// Reserve prepares for out initiated and at most in accepted connections: tables, stamps, buffers and
 	// the process's descriptor table are grown now, so that no timed phase pays for it. Call again for the next
-	// round, when all connections are destroyed.
+	// round, when all connections are destroyed: what is left of requests that nobody answered goes with the round
+	// before, and so does every event that was not taken.
 	Reserve(out, in int) error
 
 	// Assign tells where connection c goes and what it says first. Before StepResolveAddr.

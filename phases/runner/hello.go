@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"rankstorm/phases"
 	"rankstorm/rank"
 	"rankstorm/transport"
 )
@@ -34,6 +35,7 @@ const (
 const (
 	rejectForeign  = 1 // not of this job, round or target, or forged
 	rejectRepeated = 2 // that connection was taken in this round already
+	rejectLate     = 3 // the storm is over: the initiator has given the connection up
 )
 
 // vouch makes and checks tokens. It belongs to one goroutine and does not
@@ -80,7 +82,11 @@ func (w *worker) checkHello(h *transport.Hello) (from rank.Rank, conn int32, rea
 		[helloSaid - 16]byte(h[16:]) != [helloSaid - 16]byte(w.rk.p.table.Digest[:]) {
 		return from, conn, rejectForeign
 	}
-	return from, conn, w.rk.expect.take(from, conn)
+	reason = w.rk.expect.take(from, conn)
+	if reason == 0 && w.slot.Phase != phases.Connect {
+		reason = rejectLate // it waited in the backlog, and might not be destroyed with the others
+	}
+	return from, conn, reason
 }
 
 // expected are the connections that reach a rank, and which of them have come in
@@ -123,14 +129,15 @@ func (e *expected) reset() {
 	}
 }
 
-// refusals are requests that a process did not take.
+// refusals are requests of strangers that a process did not take.
 type refusals struct{ foreign, repeated atomic.Int64 }
 
 func (r *refusals) add(reason uint16) {
-	if reason == rejectRepeated {
-		r.repeated.Add(1)
-	} else {
+	switch reason {
+	case rejectForeign:
 		r.foreign.Add(1)
+	case rejectRepeated:
+		r.repeated.Add(1)
 	}
 }
 

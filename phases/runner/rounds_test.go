@@ -2,6 +2,7 @@ package runner
 
 import (
 	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,7 @@ func TestRoundsLeaveNothing(t *testing.T) {
 	const bytes = 16 << 10
 	var heap [][]byte
 	var files []*os.File
+	var both sync.Mutex // of the two workers
 	stop := make(chan struct{})
 	for _, c := range []struct {
 		name                  string
@@ -71,7 +73,11 @@ func TestRoundsLeaveNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stop = make(chan struct{})
 				b := start(t, 1, spec(1, func(s *phases.Spec) { s.RanksPerProc, s.Rounds = 2, c.rounds }), sim.FabricConfig{}, func(_ int, cfg *Config) {
-					cfg.Shared, cfg.Provider = false, leaky{cfg.Provider, c.lose}
+					cfg.Shared, cfg.Provider = false, leaky{cfg.Provider, func() {
+						both.Lock()
+						defer both.Unlock()
+						c.lose()
+					}}
 				})
 				b.wg.Wait()
 				close(stop)

@@ -160,9 +160,16 @@ func (w *worker) Reserve(out, in int) error {
 	if out < 0 || in < 0 || out > maxConns || in > maxConns {
 		return misuse("reserve", "%d + %d connections: each must be 0 to %d", out, in, maxConns)
 	}
-	if n := w.count.conns.Load(); n > 0 {
+	if n := w.count.conns.Load() - int64(w.open); n > 0 {
 		return misuse("reserve", "%d connections of the round before are not destroyed", n)
 	}
+	for slot := w.out; slot < w.out+w.accepted; slot++ {
+		if c := &w.conns[slot]; c.state == stRequested {
+			w.answeredOne(c)
+			w.reject(int32(slot), c, ReasonNoRoom)
+		}
+	}
+	w.ring.Clear()
 	n := out + in
 	w.e.mu.Lock()
 	w.mimic = w.e.mimic

@@ -1,10 +1,6 @@
 package sim
 
-import (
-	"slices"
-
-	"rankstorm/transport"
-)
+import "rankstorm/transport"
 
 // state of one side of a connection.
 type state uint8
@@ -311,7 +307,7 @@ func (w *Worker) refuseFull() {
 
 // undecided says whether a request that takes a place is not answered yet.
 func (w *Worker) undecided() bool {
-	return w.mute > 0 || slices.ContainsFunc(w.conns[w.out:], func(c conn) bool { return c.state == stRequested })
+	return w.mute > 0 || w.requested() > 0
 }
 
 // announce gives the EventRequest of a taken request whose hello is there.

@@ -67,9 +67,15 @@ func (w *Worker) Reserve(out, in int) error {
 		return w.ep.error("reserve", w.over())
 	case out < 0 || in < 0 || out > math.MaxInt32-in:
 		return w.error("reserve", "%d initiated and %d accepted connections are out of range", out, in)
-	case w.live > 0:
-		return w.error("reserve", "%d connections of the last round are not destroyed yet", w.live)
+	case w.live > w.requested():
+		return w.error("reserve", "%d connections of the last round are not destroyed yet", w.live-w.requested())
 	}
+	for i := w.out; w.live > 0; i++ {
+		if c := &w.conns[i]; c.state == stRequested {
+			w.release(transport.Conn(i), c, w.ep.cfg.Clock.Now())
+		}
+	}
+	w.done.clear()
 	w.conns = slices.Grow(w.conns[:0], out+in)[:out+in]
 	clear(w.conns)
 	w.out, w.in, w.taken = out, in, 0
@@ -78,6 +84,16 @@ func (w *Worker) Reserve(out, in int) error {
 	w.done.grow(2 * (out + in))
 	w.half.grow(in)
 	return nil
+}
+
+// requested is how many requests wait for their Answer.
+func (w *Worker) requested() (n int) {
+	for i := range w.conns {
+		if w.conns[i].state == stRequested {
+			n++
+		}
+	}
+	return n
 }
 
 // room is how many more requests fit the table.

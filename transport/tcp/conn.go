@@ -125,6 +125,12 @@ func (r *ring) grow(size int) {
 	r.buf, r.head = to, 0
 }
 
+// clear forgets what is queued.
+func (r *ring) clear() {
+	clear(r.buf)
+	r.head, r.n = 0, 0
+}
+
 func (r *ring) drain(ev []transport.Event) int {
 	n := min(r.n, len(ev))
 	for i := range n {

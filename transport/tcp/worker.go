@@ -96,7 +96,8 @@ func newWorker(e *endpoint, idx, of int) (*worker, error) {
 
 // Reserve makes the tables for out and in connections and touches them, and
 // grows the process's descriptor table. Half-open sockets of the time before
-// are closed.
+// are closed, and requests that nobody answered: their initiators gave them up
+// while they waited in the backlog.
 func (w *worker) Reserve(out, in int) error {
 	if w.closed {
 		return errClosed
@@ -104,7 +105,7 @@ func (w *worker) Reserve(out, in int) error {
 	if out < 0 || in < 0 || out > maxConns || in > maxConns {
 		return misuse("reserve", "%d + %d connections: each must be 0 to %d", out, in, maxConns)
 	}
-	if n := w.count.conns.Load(); n > 0 {
+	if n := w.count.conns.Load() - int64(w.open); n > 0 {
 		return misuse("reserve", "%d connections of the round before are not destroyed", n)
 	}
 	for w.oldest >= 0 {
@@ -113,6 +114,12 @@ func (w *worker) Reserve(out, in int) error {
 	for _, slot := range w.waiting {
 		w.turnAway(slot)
 	}
+	for _, slot := range w.slotOf[:w.accepted] {
+		if slot >= 0 {
+			w.reject(slot, &w.conns[slot], ReasonNoRoom)
+		}
+	}
+	w.ring.clear()
 	slots := out + in + spare
 	if slots > cap(w.conns) {
 		w.conns = make([]conn, slots)

@@ -3,6 +3,7 @@ package transporttest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"rankstorm/transport"
 )
@@ -17,6 +18,7 @@ var lifeTests = []subtest{
 	{"SharedListener", "requests reach the workers of a listener exactly once", sharedListener},
 	{"Hello", "the hello arrives as it was given, all bytes of it", helloIntact},
 	{"Rounds", "after everything is destroyed Reserve begins another round at the same listener", rounds},
+	{"RoundsWithoutAnswer", "requests that nobody answered end with their round: Reserve drops them", unanswered},
 }
 
 // initiatorOrder and targetOrder are the steps of a connection's two sides in
@@ -319,4 +321,43 @@ func rounds(k *kit) {
 			k.broken("the target holds %+v after a round of %d, %+v before it", c, n, listening)
 		}
 	}
+}
+
+// unanswered leaves requests without an answer, some of them events that nobody took, and begins the next round.
+func unanswered(k *kit) {
+	const n = 4
+	from, to := k.open("from", 1), k.open("to", 1)
+	listening := held(to.ep)
+	f, t := from.sides[0], to.sides[0]
+	t.reserve(0, 2*n)
+	to.hold = true
+	f.reserve(2*n, 0)
+	f.prepare(0, 2*n, to.addr)
+	f.begin(transport.StepConnect, 0, n, nil)
+	k.until("requests", func() bool { return to.requests() == n })
+	f.begin(transport.StepConnect, n, n, nil)
+	to.dead = true // the kit takes no more of its events
+	for range 100 {
+		k.poll()
+		t.w.Poll(nil) // which may see them now, but tells nobody
+		from.clk.SleepUntil(from.clk.Now()+int64(100*time.Microsecond), 0)
+	}
+	for c := range 2 * n {
+		f.w.Abandon(transport.Conn(c))
+		f.gaveUp[c] = true
+	}
+	f.destroy(0, 2*n)
+	to.dead = false
+	t.reserve(0, 2*n)
+	if c := held(to.ep); c != listening {
+		k.broken("the target holds %+v after requests that nobody answered and another Reserve, %+v before", c, listening)
+	}
+	k.quiet(5 * time.Millisecond)
+	for len(t.requests) > 0 { // what came only now is rejected
+		t.rejects = map[int]uint16{t.turn[t.requests[0]]: 1}
+		t.answer(t.requests[0])
+	}
+	t.rejects = nil
+	to.hold = false
+	k.life(from, to, n)
 }

@@ -51,6 +51,12 @@ func (r *Ring) Grow(n int) {
 	r.buf, r.head = to, 0
 }
 
+// Clear forgets what is queued.
+func (r *Ring) Clear() {
+	clear(r.buf)
+	r.head, r.n = 0, 0
+}
+
 // Drain moves events into ev, oldest first, and says how many.
 func (r *Ring) Drain(ev []transport.Event) int {
 	n := min(r.n, len(ev))
