@@ -87,6 +87,14 @@ func parseController(text string, port int) (controllerAddress, error) {
 	return a, nil
 }
 
+// familyOrder puts IPv4 before IPv6, as the addresses of a record are.
+func familyOrder(a netip.Addr) int {
+	if a.Unmap().Is4() {
+		return 0
+	}
+	return 1
+}
+
 // isOwn says whether an address belongs to this host. Every 127.x.y.z does,
 // though interfaces list only one of them.
 func isOwn(a netip.Addr, local []netip.Addr) bool {

@@ -1,6 +1,8 @@
 package rendezvous
 
 import (
+	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -174,4 +176,33 @@ func TestControllerStoppedAtTheJoinTimeout(t *testing.T) {
 			l.clean(cfgs)
 		})
 	}
+}
+
+// The controller's name has addresses of both families. All processes use one of them towards the controller and put it
+// first in their records, whatever order the resolver gives.
+func TestOneFamilyForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &joinLab{t: t, net: memnet.New(memnet.Config{Latency: time.Millisecond}), clock: bubbleClock{time.Now()}}
+		var v4, v6 []netip.Addr
+		for h := range 3 {
+			v4 = append(v4, netip.AddrFrom4([4]byte{10, 0, 0, byte(h + 1)}))
+			v6 = append(v6, netip.MustParseAddr(fmt.Sprintf("fd00::%d", h+1)))
+			l.hosts = append(l.hosts, l.net.AddHost(fmt.Sprintf("n%d", h), v6[h], v4[h]))
+		}
+		l.net.Name("head", v6[0], v4[0])
+		var cfgs []Config
+		for i := range 6 {
+			cfg := l.config(i, 6)
+			cfg.Controller = "head"
+			cfgs = append(cfgs, cfg)
+		}
+		groups := l.formed(l.start(t.Context(), cfgs, nil), 6)
+		for p, e := range groups[0].Table().Procs {
+			if a := e.Control[0].Addr(); !a.Is4() {
+				t.Errorf("process %d leads with %s", p, a)
+			}
+		}
+		closeTogether(groups)
+		l.clean(cfgs)
+	})
 }

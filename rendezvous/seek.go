@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -63,6 +64,9 @@ func (j *joiner) attempt(ctx context.Context) (reached bool, err error) {
 		j.failed("its name does not resolve: %v", err)
 		return false, nil
 	}
+	// Every process of a job tries the families of a name in the same order, whatever its resolver prefers, so that all
+	// reach the controller by one, advertise that, and meet there. Another one is for who has no way by the first.
+	slices.SortStableFunc(addrs, func(a, b netip.Addr) int { return familyOrder(a) - familyOrder(b) })
 	local, err := j.cfg.Network.LocalAddrs()
 	if err != nil {
 		return false, rank.Errorf(rank.KindResource, "cannot list the local addresses: %w", err)

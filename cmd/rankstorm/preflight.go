@@ -16,6 +16,7 @@ import (
 type need struct {
 	fds       int64 // descriptors of the process, its control plane included
 	ports     int64 // local ports towards one listener from one local address
+	listeners int64 // ports on which the processes of one host listen: connect(2) gives none of them
 	perListen int64 // connections that may reach one listener at the same time
 	backlog   int64 // asked for with --backlog, 0 = the largest possible
 	rounds    int64 // in which ports are used again, 0 = without end
@@ -88,7 +89,7 @@ type job struct {
 // of all ranks, which are closed forms, not the edges.
 func worstNeed(t rank.Topology, size int, j job, fds rank.FDCost) (need, error) {
 	n := need{backlog: int64(j.backlog)}
-	at, outs := -1, int64(0) // host whose connections are counted: where hosts are unequal, about
+	at, outs, listeners := -1, int64(0), int64(0) // host whose connections are counted: where hosts are unequal, about
 	for first := 0; first < size; first += j.k {
 		total := controlFDs + controlLinks(j.procs, j.arity)
 		for r := first; r < min(first+j.k, size); r++ {
@@ -99,8 +100,15 @@ func worstNeed(t rank.Topology, size int, j job, fds rank.FDCost) (need, error) 
 			total += of.FDs
 			n.perListen = max(n.perListen, atOnce(j.shape, of))
 			if host := r / max(j.perHost, 1); host != at {
-				at, outs = host, 0
+				at, outs, listeners = host, 0, 0
 			}
+			if r == first {
+				listeners++ // the control plane's
+			}
+			if of.InEdges > 0 {
+				listeners++
+			}
+			n.listeners = max(n.listeners, listeners)
 			outs += of.Out
 			n.outs = max(n.outs, outs)
 			n.ports = max(n.ports, min(of.InEdges, int64(j.perHost))*int64(j.connections))
@@ -144,12 +152,15 @@ func check(n need, l limits) (warnings []string, err error) {
 	if n.rdma {
 		return checkRDMA(n, l)
 	}
-	if have := l.ports() * max(l.localAddressesUsed, 1); have > 0 {
-		if n.ports > have {
-			return nil, rank.Errorf(rank.KindResource, "one host needs %d local ports towards one listener, has %d: sysctl -w net.ipv4.ip_local_port_range='1024 65535', or use more local addresses (-b)", n.ports, have)
+	have := max(l.ports()-n.listeners, 0) * max(l.localAddressesUsed, 1)
+	if l.ports() > 0 && n.ports > have {
+		taken := ""
+		if n.listeners > 0 {
+			taken = fmt.Sprintf(" (%d of %d are taken by its own listeners)", n.listeners, l.ports())
 		}
+		return nil, rank.Errorf(rank.KindResource, "one host needs %d local ports towards one listener, has %d%s: sysctl -w net.ipv4.ip_local_port_range='1024 65535', or use more local addresses (-b)", n.ports, have, taken)
 	}
-	if have := l.ports() * max(l.localAddressesUsed, 1); have > 0 && n.ports > 0 && n.rounds != 1 && l.rests(n.loopback) && (n.rounds == 0 || n.ports*n.rounds > have) {
+	if have > 0 && n.ports > 0 && n.rounds != 1 && l.rests(n.loopback) && (n.rounds == 0 || n.ports*n.rounds > have) {
 		warnings = append(warnings, fmt.Sprintf("a round takes %d of %d local ports towards one listener, and each rests for %d s in TIME_WAIT: more than %d rounds within that time run out of them; sysctl -w net.ipv4.tcp_tw_reuse=1", n.ports, have, timeWait, have/n.ports))
 	}
 	if l.somaxconn > 0 {

@@ -19,7 +19,7 @@ func TestWorstNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := need{fds: controlFDs + 4 + (70 + 3) + (10 + 3), ports: 40, perListen: 70, backlog: 5, outs: 40}
+	want := need{fds: controlFDs + 4 + (70 + 3) + (10 + 3), ports: 40, listeners: 3, perListen: 70, backlog: 5, outs: 40}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -64,6 +64,12 @@ func TestCheck(t *testing.T) {
 		},
 		{name: "all ports", need: need{ports: 28232, rounds: 1}, limits: roomy},
 		{name: "one port short", need: need{ports: 28233}, limits: roomy, err: "one host needs 28233 local ports towards one listener, has 28232: sysctl"},
+		{name: "room for the listeners", need: need{ports: 28000, listeners: 232, rounds: 1}, limits: roomy},
+		{
+			name: "the listeners take the last port", need: need{ports: 28000, listeners: 233, rounds: 1}, limits: roomy,
+			err: "one host needs 28000 local ports towards one listener, has 27999 (233 of 28232 are taken by its own listeners): sysctl",
+		},
+		{name: "nothing but listeners", need: need{ports: 1, listeners: 4}, limits: limits{portLow: 40000, portHigh: 40002}, err: "one host needs 1 local ports towards one listener, has 0 (4 of 3"},
 		{name: "two addresses", need: need{ports: 28233}, limits: with(func(l *limits) { l.localAddressesUsed = 2 })},
 		{
 			name: "rounds that use up the ports", need: need{ports: 1000, rounds: 29}, limits: with(func(l *limits) { l.reuse = reuseLoopback }),

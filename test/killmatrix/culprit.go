@@ -183,7 +183,7 @@ func (j *job) naming(p *proc, s *side) string {
 	case j.c.victim == "parent" && j.c.fault == "fds":
 		names = []string{"too many open files", "file descriptors"}
 	case j.c.victim == "parent":
-		names = []string{"the process that spawned this job is gone"}
+		names = []string{fmt.Sprintf(`the process that spawned this job \(pid %d\) is gone`, j.victim.pid)}
 	default:
 		names = []string{fmt.Sprintf("pid %d", j.victim.pid), fmt.Sprintf("process %d", number), fmt.Sprintf("rank %d", number)}
 	}
