@@ -241,3 +241,43 @@ func TestPortsInTheDocument(t *testing.T) {
 		t.Errorf("%+v", back.DeviceCounters)
 	}
 }
+
+// What the provider counts must come back, what the kernel counts must not grow;
+// what is not known is not judged.
+func TestRDMALeaks(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		before, after RDMAHeld
+		want          []string
+	}{
+		{"nothing left", RDMAHeld{KernelMRs: 1}, RDMAHeld{}, nil},
+		{"an id", RDMAHeld{}, RDMAHeld{IDs: 1, KernelIDs: 1}, []string{"ids", "ids in the kernel"}},
+		{"a queue pair that only the kernel knows", RDMAHeld{}, RDMAHeld{KernelQPs: 3}, []string{"queue pairs in the kernel"}},
+		{"not known before", RDMAHeld{KernelCQs: -1}, RDMAHeld{KernelCQs: 2}, nil},
+		{"completion queues and regions", RDMAHeld{CQs: 2}, RDMAHeld{MRs: 1}, []string{"completion queues", "regions"}},
+	} {
+		d := NewDocument(Meta{Procs: 1, RanksPerProc: 1, Ranks: []RankMeta{{Host: "a"}}})
+		for i, h := range []RDMAHeld{c.before, c.after} {
+			s := &Summary{Seq: int32(i), Phase: []string{"create", "destroy"}[i], Covers: []uint64{1}}
+			s.Resources = []ProcResources{{Moment: []string{"before", "after"}[i], ProcFDs: -1, Goroutines: -1, RSSBytes: -1, RDMA: &h}}
+			b, err := EncodeSummary(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s, err = DecodeSummary(b); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.AddSlot(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.Finish(Exit{})
+		var got []string
+		for _, l := range d.Leaks() {
+			got = append(got, l.What)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: leaks %q, want %q", c.name, got, c.want)
+		}
+	}
+}

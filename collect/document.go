@@ -283,6 +283,14 @@ type Held struct {
 	SYNRetries  *int64 `json:"syn_retries"`
 	Foreign     int64  `json:"foreign_requests"`
 	Repeated    int64  `json:"repeated_requests"`
+	IDs         *int64 `json:"ids"` // these eight are null without RDMA
+	QPs         *int64 `json:"qps"`
+	CQs         *int64 `json:"cqs"`
+	MRs         *int64 `json:"mrs"`
+	KernelIDs   *int64 `json:"kernel_ids"` // what the kernel says that the process holds
+	KernelQPs   *int64 `json:"kernel_qps"`
+	KernelCQs   *int64 `json:"kernel_cqs"`
+	KernelMRs   *int64 `json:"kernel_mrs"`
 }
 
 // ErrorDoc is a failure with what is known of where it happened.

@@ -124,11 +124,16 @@ func held(m map[rank.Proc]ProcResources, p rank.Proc) *Held {
 		}
 		return &v
 	}
-	return &Held{
+	out := &Held{
 		FDs: r.FDs, ProcFDs: known(r.ProcFDs), Conns: r.Conns, Listeners: r.Listeners, Goroutines: known(r.Goroutines),
 		RSSBytes: known(r.RSSBytes), ListenDrops: known(r.ListenDrops), SYNRetries: known(r.SYNRetries),
 		Foreign: r.Foreign, Repeated: r.Repeated,
 	}
+	if h := r.RDMA; h != nil {
+		out.IDs, out.QPs, out.CQs, out.MRs = known(h.IDs), known(h.QPs), known(h.CQs), known(h.MRs)
+		out.KernelIDs, out.KernelQPs, out.KernelCQs, out.KernelMRs = known(h.KernelIDs), known(h.KernelQPs), known(h.KernelCQs), known(h.KernelMRs)
+	}
+	return out
 }
 
 func (p *phaseBuild) finish(startNS int64) PhaseDoc {

@@ -119,6 +119,20 @@ type ProcResources struct {
 	SYNRetries  int64     `msgpack:"sr" json:"syn_retries"`       // -1 not known
 	Foreign     int64     `msgpack:"fo" json:"foreign_requests"`  // turned away so far: not of this job, or forged
 	Repeated    int64     `msgpack:"re" json:"repeated_requests"` // turned away so far: that connection was there already
+	RDMA        *RDMAHeld `msgpack:"rd" json:"-"`                 // nil: the transport has none of these
+}
+
+// RDMAHeld are ids, queue pairs, completion queues and regions of a process, as
+// its provider counts them and as the kernel does; the kernel's are -1 if not known.
+type RDMAHeld struct {
+	IDs       int64 `msgpack:"i"`
+	QPs       int64 `msgpack:"q"`
+	CQs       int64 `msgpack:"c"`
+	MRs       int64 `msgpack:"m"`
+	KernelIDs int64 `msgpack:"ki"`
+	KernelQPs int64 `msgpack:"kq"`
+	KernelCQs int64 `msgpack:"kc"`
+	KernelMRs int64 `msgpack:"km"`
 }
 
 // Summary is the reduction of one slot over a set of processes. Merge is

@@ -291,7 +291,7 @@ func (t *tableText) resources(d *Document) {
 	for _, l := range d.Leaks() {
 		leaking[l.Proc] = true
 	}
-	var fds, rss, drops, retries int64
+	var fds, ids, qps, rss, drops, retries int64
 	peaks, dropsKnown, retriesKnown := false, false, false
 	for _, r := range d.Resources {
 		if r.Before != nil && r.After != nil {
@@ -305,6 +305,9 @@ func (t *tableText) resources(d *Document) {
 		}
 		if r.Peak != nil {
 			fds, peaks = max(fds, r.Peak.FDs), true
+			if r.Peak.IDs != nil && r.Peak.QPs != nil {
+				ids, qps = max(ids, *r.Peak.IDs), max(qps, *r.Peak.QPs)
+			}
 			if r.Peak.RSSBytes != nil {
 				rss = max(rss, *r.Peak.RSSBytes)
 			}
@@ -322,6 +325,9 @@ func (t *tableText) resources(d *Document) {
 	}
 	if peaks {
 		text := "peak per process " + plural(fds, "fd", "fds")
+		if ids > 0 {
+			text += ", " + plural(ids, "id", "ids") + ", " + plural(qps, "QP", "QPs")
+		}
 		if rss > 0 {
 			text += ", " + FormatBytes(rss)
 		}

@@ -104,6 +104,21 @@ func (d *Document) Leaks() []Leak {
 		judge("connections", r.Before.Conns, r.After.Conns)
 		judge("listeners", r.Before.Listeners, r.After.Listeners)
 		grown("goroutines", r.Before.Goroutines, r.After.Goroutines)
+		for _, one := range []struct {
+			what          string
+			before, after *int64
+			kernel        [2]*int64 // it may have had something to clean up before
+		}{
+			{"ids", r.Before.IDs, r.After.IDs, [2]*int64{r.Before.KernelIDs, r.After.KernelIDs}},
+			{"queue pairs", r.Before.QPs, r.After.QPs, [2]*int64{r.Before.KernelQPs, r.After.KernelQPs}},
+			{"completion queues", r.Before.CQs, r.After.CQs, [2]*int64{r.Before.KernelCQs, r.After.KernelCQs}},
+			{"regions", r.Before.MRs, r.After.MRs, [2]*int64{r.Before.KernelMRs, r.After.KernelMRs}},
+		} {
+			if one.before != nil && one.after != nil {
+				judge(one.what, *one.before, *one.after)
+			}
+			grown(one.what+" in the kernel", one.kernel[0], one.kernel[1])
+		}
 	}
 	return slices.Clip(out)
 }

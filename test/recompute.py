@@ -316,8 +316,8 @@ def growth_items(doc):
             "resident " + change(want["rss_bytes_per_1000_rounds"], size)]
 
 
-JUDGED_EQUAL = ("fds", "connections", "listeners")
-JUDGED_NOT_MORE = ("process_fds", "goroutines")
+JUDGED_EQUAL = ("fds", "connections", "listeners", "ids", "qps", "cqs", "mrs")
+JUDGED_NOT_MORE = ("process_fds", "goroutines", "kernel_ids", "kernel_qps", "kernel_cqs", "kernel_mrs")
 
 
 def leaks(r):
@@ -338,6 +338,9 @@ def resource_items(doc):
     peaks = [r["peak"] for r in doc["resources"] if r["peak"]]
     if peaks:
         text = f"peak per process {plural(max(p['fds'] for p in peaks), 'fd', 'fds')}"
+        ids, qps = max(p["ids"] or 0 for p in peaks), max(p["qps"] or 0 for p in peaks)
+        if ids:
+            text += f", {plural(ids, 'id', 'ids')}, {plural(qps, 'QP', 'QPs')}"
         rss = max(p["rss_bytes"] or 0 for p in peaks)
         items.append(f"{text}, {size(rss)}" if rss else text)
     for key, name in (("listen_drops", "listen drops"), ("syn_retries", "SYN retries")):

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"rankstorm/collect"
 	"rankstorm/phases"
 	"rankstorm/rank"
 	"rankstorm/transport"
@@ -94,4 +95,37 @@ func TestNoPorts(t *testing.T) {
 			t.Errorf("%+v", d.DeviceCounters)
 		}
 	})
+}
+
+// leakyProvider's kernel says that a queue pair more is there at each question.
+type leakyProvider struct {
+	transport.Provider
+	asked *atomic.Int64
+}
+
+func (p leakyProvider) KernelCounts() (transport.KernelCounts, error) {
+	return transport.KernelCounts{QPs: p.asked.Add(1)}, nil
+}
+
+// TestKernelCountsAreJudged: what the kernel counts for a process that has one to
+// itself is told and judged like the provider's own counts.
+func TestKernelCountsAreJudged(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var asked atomic.Int64
+			b := start(t, 1, spec(1, nil), sim.FabricConfig{}, func(_ int, cfg *Config) {
+				cfg.Provider, cfg.Shared = leakyProvider{cfg.Provider, &asked}, shared
+			})
+			b.wait()
+			d := b.document(0)
+			r := d.Resources[0]
+			if r.Before.IDs == nil || *r.Before.IDs != 0 || r.After.QPs == nil || *r.After.QPs != 0 {
+				t.Fatalf("own counts: before %+v, after %+v", r.Before, r.After)
+			}
+			leaks := slices.ContainsFunc(d.Leaks(), func(l collect.Leak) bool { return l.What == "queue pairs in the kernel" })
+			if shared == (r.Before.KernelQPs != nil) || leaks == shared {
+				t.Errorf("shared %v: before %v, leaks %+v", shared, r.Before.KernelQPs, d.Leaks())
+			}
+		})
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"rankstorm/collect"
 	"rankstorm/phases"
+	"rankstorm/transport"
 )
 
 const (
@@ -31,6 +32,7 @@ func (p *process) resources(moment string) collect.ProcResources {
 		r.SYNRetries = plus(r.SYNRetries, c.SYNRetries)
 		r.Foreign += c.Foreign
 	}
+	r.RDMA = p.rdmaHeld()
 	r.Foreign += p.refused.foreign.Load()
 	r.Repeated = p.refused.repeated.Load()
 	if !p.cfg.Shared {
@@ -38,6 +40,24 @@ func (p *process) resources(moment string) collect.ProcResources {
 		r.RSSBytes = residentBytes()
 	}
 	return r
+}
+
+// rdmaHeld adds up what the ranks' endpoints count, and asks the kernel; nil if
+// the provider has nothing of it.
+func (p *process) rdmaHeld() *collect.RDMAHeld {
+	kernel, ok := p.cfg.Provider.(transport.KernelCounter)
+	if !ok {
+		return nil
+	}
+	h := &collect.RDMAHeld{KernelIDs: -1, KernelQPs: -1, KernelCQs: -1, KernelMRs: -1}
+	for _, rk := range p.ranks {
+		c := rk.ep.Counters()
+		h.IDs, h.QPs, h.CQs, h.MRs = h.IDs+c.IDs, h.QPs+c.QPs, h.CQs+c.CQs, h.MRs+c.MRs
+	}
+	if k, err := kernel.KernelCounts(); err == nil && !p.cfg.Shared {
+		h.KernelIDs, h.KernelQPs, h.KernelCQs, h.KernelMRs = k.IDs, k.QPs, k.CQs, k.MRs
+	}
+	return h
 }
 
 // held counts descriptors and goroutines, without those of streams that came in at the control plane's ports: these

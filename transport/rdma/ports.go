@@ -5,11 +5,23 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 
 	"rankstorm/transport"
+	"rankstorm/transport/rdma/internal/nldev"
 	"rankstorm/transport/rdma/internal/sysfs"
 )
+
+// mostHeld bounds what the kernel is asked to list: it tells of all processes.
+const mostHeld = 50_000
+
+// KernelCounts asks over RDMA netlink. An id that has no device yet is not
+// counted: those of unresolved connections at the wildcard.
+func (provider) KernelCounts() (transport.KernelCounts, error) {
+	h, err := nldev.HeldBy(os.Getpid(), mostHeld)
+	return transport.KernelCounts{IDs: h.IDs, QPs: h.QPs, CQs: h.CQs, MRs: h.MRs}, err
+}
 
 // PortCounts reads the counters of the ports that have one of these addresses:
 // those of RDMA CM, and those of the driver.

@@ -31,8 +31,9 @@ type Held struct {
 	PDs int64
 }
 
-// HeldBy asks what a process holds; pid is of this process's name space.
-func HeldBy(pid int) (Held, error) {
+// HeldBy asks what a process holds; pid is of this process's name space. The
+// kernel lists what all processes hold: more than most is an error.
+func HeldBy(pid int, most int64) (Held, error) {
 	s, err := open()
 	if err != nil {
 		return Held{}, err
@@ -41,6 +42,9 @@ func HeldBy(pid int) (Held, error) {
 	devices, err := s.totals()
 	if err != nil {
 		return Held{}, err
+	}
+	if n := listed(devices); n > most {
+		return Held{}, fmt.Errorf("RDMA netlink: %d objects in all are more than the %d that are looked at", n, most)
 	}
 	var h Held
 	for _, d := range devices {
@@ -65,6 +69,16 @@ func HeldBy(pid int) (Held, error) {
 		}
 	}
 	return h, nil
+}
+
+// listed is how many objects HeldBy goes through.
+func listed(devices []Device) (n int64) {
+	for _, d := range devices {
+		for _, kind := range []string{"cm_id", "qp", "cq", "mr", "pd"} {
+			n += d.InUse[kind]
+		}
+	}
+	return n
 }
 
 type socket struct {

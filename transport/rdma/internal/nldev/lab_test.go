@@ -31,7 +31,7 @@ func TestHeldInLab(t *testing.T) {
 	defer listener.Process.Kill()
 	var held Held
 	for end := time.Now().Add(30 * time.Second); held.IDs == 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if held, err = HeldBy(listener.Process.Pid); err != nil {
+		if held, err = HeldBy(listener.Process.Pid, 1000); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,8 +39,11 @@ func TestHeldInLab(t *testing.T) {
 	if want := (Held{IDs: 1}); held != want {
 		t.Errorf("rping -s holds %+v, want %+v", held, want)
 	}
-	if held, err := HeldBy(os.Getpid()); err != nil || held != (Held{}) {
+	if held, err := HeldBy(os.Getpid(), 1000); err != nil || held != (Held{}) {
 		t.Errorf("this process holds %+v, %v", held, err)
+	}
+	if _, err := HeldBy(os.Getpid(), 3); err == nil {
+		t.Error("more objects than allowed are gone through")
 	}
 	if devices, err = Totals(); err != nil {
 		t.Fatal(err)
