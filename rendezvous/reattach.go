@@ -151,7 +151,7 @@ func (g *Group) Reattach(word []byte) {
 
 func (g *Group) search(ctx context.Context, word []byte) {
 	var gone []rank.Proc
-	for first := rank.Proc(0); first < g.self; first += searchWidth {
+	for first := rank.Proc(0); first < g.self; {
 		answers := g.callOut(ctx, first, min(first+searchWidth, g.self))
 		for i, a := range answers {
 			p := first + rank.Proc(i)
@@ -172,8 +172,10 @@ func (g *Group) search(ctx context.Context, word []byte) {
 			}
 			gone = append(gone, p)
 		}
-		if ctx.Err() != nil && first+searchWidth < g.self {
-			g.push(g.noWay(first+searchWidth, "was not asked: nobody answered within %v", searchLimit))
+		// The last of the answers may be one that lived and went before it decided: those behind it are called again.
+		first += rank.Proc(len(answers))
+		if ctx.Err() != nil && first < g.self {
+			g.push(g.noWay(first, "was not asked: nobody answered within %v", searchLimit))
 			return
 		}
 	}

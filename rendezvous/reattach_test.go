@@ -120,6 +120,32 @@ func TestTheLowestLivingIsTheSuccessor(t *testing.T) {
 	}
 }
 
+// The lowest living process goes before it has decided, as one does that was stopped for too long and goes on: the next
+// one is asked, and is not taken for gone.
+func TestTheNextIsAskedIfTheLowestGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 13, memnet.Config{Latency: time.Millisecond}, nil)
+		gs := l.sealed(t)
+		defer closeGroups(gs)
+		gs[4].Reattach([]byte("take me"))
+		one(t, gs[0], Orphan)
+		l.procs[0].Kill()
+		if err := gs[1].Adopt(one(t, gs[1], Orphan).Proc); err != nil {
+			t.Error(err)
+		}
+		if e := one(t, gs[4], Attached); e.Proc != 1 {
+			t.Errorf("process 4 hangs below %d", e.Proc)
+		}
+		gs[3].Reattach([]byte("me too"))
+		one(t, gs[1], Orphan)
+		l.procs[1].Kill()
+		l.procs[2].Kill()
+		if e := one(t, gs[3], Successor); len(e.Procs) != 3 {
+			t.Errorf("gone are %v", e.Procs)
+		}
+	})
+}
+
 func TestTheGivenUpAreTurnedAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 4, memnet.Config{Latency: time.Millisecond}, nil)
