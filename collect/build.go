@@ -349,6 +349,7 @@ func (b *builder) addResources(list []ProcResources) {
 				r.RSSBytes, r.ListenDrops = max(r.RSSBytes, old.RSSBytes), max(r.ListenDrops, old.ListenDrops)
 				r.SYNRetries = max(r.SYNRetries, old.SYNRetries)
 				r.Foreign, r.Repeated = max(r.Foreign, old.Foreign), max(r.Repeated, old.Repeated)
+				r.Starved, r.Cramped = max(r.Starved, old.Starved), max(r.Cramped, old.Cramped)
 			}
 			b.peak[r.Proc] = r
 		}

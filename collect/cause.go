@@ -29,7 +29,7 @@ const (
 //   - starved: many ranks of a host stood still;
 //   - uneven: many ranks began a phase late;
 //   - failed, dead: connections by cause, with the rank or peer that most have in common;
-//   - no fds, no ports: what a process ran out of;
+//   - fds, ports, memory: what a process ran out of;
 //   - drops: a listener's queue overflowed, and what its initiators waited for;
 //   - comb: connects waited for retransmissions though no queue overflowed;
 //   - backlog, slow_accept, lost_mads: what the ports' counters of RDMA CM tell;
@@ -348,7 +348,8 @@ func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 // blame names the rank that most failures have in common: as the peer, if the
 // listed edges show that four of five go to one target of several, or to the only
 // one and its queue overflowed; else as the rank with at least half of the failed
-// steps. An even spread blames nobody.
+// steps. An even spread blames nobody. Edges of a rank that lost connections
+// before it connected say nothing about their targets.
 func (c *Cause) blame(d *Document, p *PhaseDoc, f failures, others bool, hosts map[rank.Rank]string) {
 	if f.mixed { // failures of ranks and edges are not told apart by cause
 		return
@@ -362,7 +363,12 @@ func (c *Cause) blame(d *Document, p *PhaseDoc, f failures, others bool, hosts m
 	if p.Phase == "connect" && !others {
 		byTarget := map[rank.Rank]int64{}
 		var listed int64
+		before := d.lostBefore("connect")
 		for _, e := range d.EdgeList {
+			if before[e.From] {
+				byTarget[e.To] += 0
+				continue
+			}
 			byTarget[e.To] += e.Failed
 			listed += e.Failed
 		}
@@ -382,6 +388,22 @@ func (c *Cause) blame(d *Document, p *PhaseDoc, f failures, others bool, hosts m
 	} else if failing > 1 {
 		c.Evidence += fmt.Sprintf(", spread over %s ranks", FormatCount(int64(failing)))
 	}
+}
+
+// lostBefore are the ranks that lost connections of their own before a phase.
+func (d *Document) lostBefore(phase string) map[rank.Rank]bool {
+	out := map[rank.Rank]bool{}
+	for _, p := range d.Phases {
+		if p.Phase == phase {
+			break
+		}
+		for _, s := range p.Steps {
+			for _, r := range s.PerRank {
+				out[r.Rank] = out[r.Rank] || r.Failed > 0
+			}
+		}
+	}
+	return out
 }
 
 // largest picks the rank with the most, the lowest on a tie.

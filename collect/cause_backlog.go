@@ -59,13 +59,17 @@ func (d *Document) reach(ranks []rank.Rank) int64 {
 	return most
 }
 
-// unanswered says what to do about connections that timed out: the queue of the
+// unanswered says what to do about connections that timed out: the descriptors
+// of the target that is blamed if it had none left, the queue of the
 // target that is blamed if it overflowed, of nobody in particular the worst that
 // did; else otherwise.
 func (d *Document) unanswered(c *Cause, otherwise string) string {
 	var worst ResourceDoc
 	var drops int64
 	for _, r := range d.Resources {
+		if c.Proc != nil && *c.Proc == r.Proc && counted(r, func(h *Held) *int64 { return &h.Starved }) > 0 {
+			return d.descriptorsFor(r)
+		}
 		n := counted(r, func(h *Held) *int64 { return h.ListenDrops })
 		if n > drops && (c.Proc == nil || *c.Proc == r.Proc) {
 			worst, drops = r, n

@@ -1,7 +1,9 @@
 package collect
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"rankstorm/rank"
 )
@@ -54,12 +56,16 @@ func exhausted(d *Document) []Cause {
 				c.Fix = "each port rests in TIME_WAIT after its round: slow the rounds down, allow reuse (net.ipv4.tcp_tw_reuse=1), or " + e.fix
 			}
 			c.Evidence = fmt.Sprintf("%s: %s for want of %s", p.Phase, plural(n, "failure", "failures"), e.what)
-			if limit, ok := d.Limits[e.limit]; ok {
-				c.Evidence += fmt.Sprintf(" (rank 0 has %s)", FormatCount(limit))
-			}
 			r, k := largest(byRank)
-			// The limits of the document are those of rank 0, which its host shares.
-			if limit := d.Limits[e.limit]; limit > 0 && k > 0 && hosts[r] == hosts[0] {
+			limit, whose := d.Limits[e.limit], rank.Rank(0)
+			if own, ok := d.fdLimit(procOf(d, r)); ok && k > 0 && e.kind == "fds" {
+				limit, whose = own, r
+			}
+			if limit > 0 {
+				c.Evidence += fmt.Sprintf(" (rank %d has %s)", whose, FormatCount(limit))
+			}
+			// The other limits of the document are those of rank 0, which its host shares.
+			if limit > 0 && k > 0 && (whose == r || hosts[r] == hosts[0]) {
 				c.Fix = fmt.Sprintf(e.numbers, limit, limit+k)
 			}
 			if 2*k >= n {
@@ -70,7 +76,75 @@ func exhausted(d *Document) []Cause {
 			out = append(out, c)
 		}
 	}
-	return out
+	out = append(out, d.waited("fds", func(h *Held) *int64 { return &h.Starved })...)
+	return append(out, d.waited("memory", func(h *Held) *int64 { return &h.Cramped })...)
+}
+
+// waited names the processes that could not take requests, by how often these had to wait.
+func (d *Document) waited(kind string, of func(*Held) *int64) []Cause {
+	var out []Cause
+	for _, r := range d.Resources {
+		n := counted(r, of)
+		if n <= 0 {
+			continue
+		}
+		proc := r.Proc
+		c := Cause{Kind: kind, Phase: "connect", Proc: &proc, Host: r.Host, Count: &n, Fix: fixes["no memory"]}
+		what := "memory"
+		ranks := d.ranksOf()[proc]
+		who := fmt.Sprintf("process %d (%s)", proc, r.Host)
+		if len(ranks) > 0 {
+			c.Rank = &ranks[0]
+		}
+		if len(ranks) == 1 {
+			who = fmt.Sprintf("rank %d (%s)", ranks[0], r.Host)
+		}
+		if kind == "fds" {
+			what, c.Fix = "file descriptors", d.descriptorsFor(r)
+			if limit, ok := r.fdLimit(); ok {
+				what += fmt.Sprintf(" (it may open %s)", FormatCount(limit))
+			}
+		}
+		c.Evidence = fmt.Sprintf("connect: requests to %s had to wait %s for want of %s", who, plural(n, "time", "times"), what)
+		out = append(out, c)
+	}
+	slices.SortStableFunc(out, func(x, y Cause) int { return cmp.Compare(*y.Count, *x.Count) })
+	return shorten(out, "processes like it")
+}
+
+// descriptorsFor says how many descriptors a process needs that could not take all requests.
+func (d *Document) descriptorsFor(r ResourceDoc) string {
+	limit, ok := r.fdLimit()
+	var missing int64
+	for _, e := range d.EdgeList {
+		if procOf(d, e.To) == r.Proc {
+			missing += (e.Planned - e.Established + max(e.Rounds, 1) - 1) / max(e.Rounds, 1)
+		}
+	}
+	if !ok || missing <= 0 {
+		return exhaustions["no fds"].fix
+	}
+	return fmt.Sprintf(exhaustions["no fds"].numbers, limit, limit+missing)
+}
+
+// fdLimit of a process, if the document knows its own.
+func (d *Document) fdLimit(p rank.Proc) (int64, bool) {
+	for _, r := range d.Resources {
+		if r.Proc == p {
+			return r.fdLimit()
+		}
+	}
+	return 0, false
+}
+
+// fdLimit is how many descriptors the process could open when it was looked at last.
+func (r ResourceDoc) fdLimit() (int64, bool) {
+	for _, h := range []*Held{r.Peak, r.After, r.Before} {
+		if h != nil && h.FDLimit != nil {
+			return *h.FDLimit, true
+		}
+	}
+	return 0, false
 }
 
 // hostNames are the hosts of the ranks.

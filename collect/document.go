@@ -283,6 +283,9 @@ type Held struct {
 	SYNRetries  *int64 `json:"syn_retries"`
 	Foreign     int64  `json:"foreign_requests"`
 	Repeated    int64  `json:"repeated_requests"`
+	Starved     int64  `json:"starved_requests"`
+	Cramped     int64  `json:"cramped_requests"`
+	FDLimit     *int64 `json:"fd_limit"`
 	IDs         *int64 `json:"ids"` // these eight are null without RDMA
 	QPs         *int64 `json:"qps"`
 	CQs         *int64 `json:"cqs"`

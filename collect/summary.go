@@ -119,6 +119,9 @@ type ProcResources struct {
 	SYNRetries  int64     `msgpack:"sr" json:"syn_retries"`       // -1 not known
 	Foreign     int64     `msgpack:"fo" json:"foreign_requests"`  // turned away so far: not of this job, or forged
 	Repeated    int64     `msgpack:"re" json:"repeated_requests"` // turned away so far: that connection was there already
+	Starved     int64     `msgpack:"st" json:"starved_requests"`  // times so far that requests had to wait for want of a descriptor
+	Cramped     int64     `msgpack:"cr" json:"cramped_requests"`  // the same for want of memory
+	FDLimit     int64     `msgpack:"fl" json:"fd_limit"`          // descriptors that the process may open; -1 unknown
 	RDMA        *RDMAHeld `msgpack:"rd" json:"-"`                 // nil: the transport has none of these
 }
 

@@ -94,7 +94,8 @@ type Counters struct {
 	ListenDrops int64 // requests the listener dropped; -1: not known
 	SYNRetries  int64 // set-up packets sent again on initiated connections, complete once they are probed, disconnected or destroyed; -1: not known
 	Foreign     int64 // accepted and closed again: said nothing in time, something foreign, or no room was left; grows only
-	Starved     int64 // times that requests had to wait because the target had no descriptor or memory for them; grows only
+	Starved     int64 // times that requests had to wait because the target had no descriptor for them; grows only
+	Cramped     int64 // the same for want of memory
 }
 
 // Mimicker is an Endpoint that can connect without queue pairs, to rehearse a

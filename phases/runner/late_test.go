@@ -5,9 +5,11 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"rankstorm/collect"
 	"rankstorm/phases"
 	"rankstorm/rank"
 	"rankstorm/rendezvous"
@@ -33,6 +35,12 @@ type tardyEndpoint struct {
 }
 
 func (e tardyEndpoint) Worker(int) transport.Worker { return e.w }
+
+func (e tardyEndpoint) Counters() transport.Counters {
+	c := e.Endpoint.Counters()
+	c.Starved += 7
+	return c
+}
 
 type tardyWorker struct {
 	transport.Worker
@@ -113,6 +121,11 @@ func TestRequestsOfTheRoundBefore(t *testing.T) {
 	}
 	if e := d.Exit.Error; e == nil || e.Phase != "" {
 		t.Fatalf("exit %+v", e)
+	}
+	if !slices.ContainsFunc(d.Causes, func(c collect.Cause) bool {
+		return c.Kind == "fds" && c.Rank != nil && *c.Rank == 1 && *c.Count == 7
+	}) {
+		t.Errorf("no cause says that rank 1 had no descriptors: %+v", d.Causes)
 	}
 	for _, p := range d.Resources {
 		if p.After.Foreign != 0 || p.After.Repeated != 0 {

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -22,7 +23,7 @@ const (
 
 // resources counts what this process holds now.
 func (p *process) resources(moment string) collect.ProcResources {
-	r := collect.ProcResources{Proc: p.self, Moment: moment, ProcFDs: -1, Goroutines: -1, RSSBytes: -1}
+	r := collect.ProcResources{Proc: p.self, Moment: moment, ProcFDs: -1, Goroutines: -1, RSSBytes: -1, FDLimit: -1}
 	for _, rk := range p.ranks {
 		c := rk.ep.Counters()
 		r.FDs += c.FDs
@@ -31,6 +32,8 @@ func (p *process) resources(moment string) collect.ProcResources {
 		r.ListenDrops = plus(r.ListenDrops, c.ListenDrops)
 		r.SYNRetries = plus(r.SYNRetries, c.SYNRetries)
 		r.Foreign += c.Foreign
+		r.Starved += c.Starved
+		r.Cramped += c.Cramped
 	}
 	r.RDMA = p.rdmaHeld()
 	r.Foreign += p.refused.foreign.Load()
@@ -38,6 +41,7 @@ func (p *process) resources(moment string) collect.ProcResources {
 	if !p.cfg.Shared {
 		r.ProcFDs, r.Goroutines = p.held()
 		r.RSSBytes = residentBytes()
+		r.FDLimit = mostFDs()
 	}
 	return r
 }
@@ -119,6 +123,15 @@ func portOf(a syscall.Sockaddr) uint16 {
 		return uint16(a.Port)
 	}
 	return 0
+}
+
+// mostFDs is how many descriptors this process may open now, -1 if unknown.
+func mostFDs() int64 {
+	var lim syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &lim); err != nil || lim.Cur > math.MaxInt64 {
+		return -1
+	}
+	return int64(lim.Cur)
 }
 
 // residentBytes is the process's resident set, -1 if unknown.

@@ -97,7 +97,7 @@ func (w *worker) request(e *pending) {
 	if err := w.table.Adopt(slot, w.gen, e.id); err != nil {
 		w.one[0] = slot
 		w.table.DestroyID(w.one[:], w.stamp[:]) // which rejects it
-		w.count.starved.Add(1)
+		w.count.cramped.Add(1)
 		return
 	}
 	if last >= 0 {

@@ -163,7 +163,7 @@ func (e *endpoint) Counters() transport.Counters {
 		c.CQs += w.count.cqs.Load()
 		c.MRs += w.count.cqs.Load() // one for each completion queue
 		c.Foreign += w.count.foreign.Load()
-		c.Starved += w.count.starved.Load()
+		c.Cramped += w.count.cramped.Load()
 	}
 	return c
 }

@@ -90,7 +90,7 @@ type worker struct {
 	refusal [6]byte
 	private [verbs.PrivateSize]byte
 
-	count struct{ fds, conns, ids, qps, cqs, foreign, starved atomic.Int64 }
+	count struct{ fds, conns, ids, qps, cqs, foreign, cramped atomic.Int64 }
 }
 
 var errClosed = misuse("worker", "is closed")

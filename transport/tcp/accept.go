@@ -22,7 +22,12 @@ func (w *worker) accept() {
 		case 0:
 		case unix.EAGAIN:
 			return
-		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
+		case unix.EMFILE, unix.ENFILE:
+			w.count.starved.Add(1)
+			w.rest(listener)
+			return
+		case unix.ENOBUFS, unix.ENOMEM:
+			w.count.cramped.Add(1)
 			w.rest(listener)
 			return
 		default:
@@ -53,7 +58,6 @@ func (w *worker) accept() {
 func (w *worker) rest(listener int) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	w.count.starved.Add(1)
 	if w.accepting {
 		w.unwatch(listener)
 		w.resting = w.clock.Now() + int64(acceptRest)

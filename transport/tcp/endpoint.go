@@ -140,6 +140,7 @@ func (e *endpoint) Counters() transport.Counters {
 		c.SYNRetries += w.count.retries.Load()
 		c.Foreign += w.count.foreign.Load()
 		c.Starved += w.count.starved.Load()
+		c.Cramped += w.count.cramped.Load()
 	}
 	return c
 }

@@ -61,7 +61,7 @@ type worker struct {
 	scratch [256]byte        // read into
 	short   [shortFrame]byte // written from; a local would escape through x/sys in race builds
 	info    unix.TCPInfo
-	count   struct{ fds, conns, retries, foreign, starved atomic.Int64 }
+	count   struct{ fds, conns, retries, foreign, starved, cramped atomic.Int64 }
 }
 
 func newWorker(e *endpoint, idx, of int) (*worker, error) {
