@@ -69,6 +69,7 @@ type process struct {
 	clock   transport.Clock
 	group   Group
 	table   *rank.Table
+	spare   spare
 	topo    rank.Topology
 	self    rank.Proc
 	ranks   []*localRank

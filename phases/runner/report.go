@@ -107,10 +107,13 @@ func (r *rootShell) report() {
 
 // out takes the outcome of the report.
 func (r *rootShell) out(err error) {
-	r.reported, r.failed = nil, err
-	if err != nil && r.code == 0 {
+	r.reported = nil
+	switch {
+	case err != nil && r.code == 0:
 		e := rank.AsError(err, rank.KindFailed)
 		r.code, r.cause = rank.ExitCode(e), e
+	case err != nil: // the job's own error is the last line, and says nothing of this
+		r.p.tell("%v", err)
 	}
 	r.step(phases.Input{Kind: phases.InReported, Told: &phases.Decision{Code: r.code, Cause: r.cause}})
 }
@@ -139,6 +142,7 @@ func (p *process) publish(doc *collect.Document, b []byte, successor bool) (fail
 	if gap, _ := p.group.Stood(); gap > p.spec.LivenessTimeout {
 		return nil // the driver sees it as well: the others have gone on without this process
 	}
+	p.spare.giveBack()
 	if p.cfg.Witness != nil && p.cfg.Out == "" {
 		return nil
 	}
@@ -188,7 +192,7 @@ func (p *process) save(b []byte, successor bool) (path string, err error) {
 	if successor {
 		path, write = p.partialPath(path), writeNew
 	}
-	if err := write(path, b); err != nil {
+	if err := patiently(write, path, b); err != nil {
 		return "", p.saveElsewhere(b, successor, err)
 	}
 	if abs, err := filepath.Abs(path); err == nil {
@@ -237,7 +241,7 @@ func (p *process) saveElsewhere(b []byte, successor bool, cause error) error {
 		name = fmt.Sprintf("rankstorm-%s-process%d.partial.json", p.table.RunID, p.self)
 	}
 	path := filepath.Join(os.TempDir(), name)
-	if err := writeWhole(path, b); err != nil {
+	if err := patiently(writeWhole, path, b); err != nil {
 		return rank.Errorf(rank.KindFailed, "the result document is lost: %w; nor in the temporary directory: %v", cause, err)
 	}
 	p.tell("%v: the result document is in %s instead", cause, path)

@@ -22,7 +22,6 @@ type rootShell struct {
 	display  *display
 	begun    bool       // the report is written, or was
 	reported chan error // gets its outcome; nil: there is none to come
-	failed   error      // the outcome
 	// successor says that this process took the job over from a lost root.
 	successor bool
 }

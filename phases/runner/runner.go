@@ -31,6 +31,10 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Threads > 0 {
 		p.spec.Threads = cfg.Threads
 	}
+	if !cfg.Shared {
+		p.spare = newSpare()
+		defer func() { p.spare.giveBack() }()
+	}
 	if err := p.holdBefore(ctx, phases.Gather); err != nil {
 		if p.told {
 			return quiet{err}
