@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -214,11 +215,19 @@ func compare(theirs, ours *knock) (mismatch, bool) {
 	if key, their, our, more := diffSettings(theirs.Settings, ours.Settings); key != "" {
 		rest := same
 		if more > 0 {
-			rest = fmt.Sprintf(" (and %d more settings differ)%s", more, same)
+			rest = fmt.Sprintf(" (and %s)%s", moreDiffer(more), same)
 		}
 		return mismatch{"setting " + key, their, our, rest}, true
 	}
 	return mismatch{}, false
+}
+
+// moreDiffer counts the settings that a refusal does not name.
+func moreDiffer(n int) string {
+	if n == 1 {
+		return "1 more setting differs"
+	}
+	return fmt.Sprintf("%d more settings differ", n)
 }
 
 // number of a process as text.
@@ -229,14 +238,28 @@ func number(proc int) string {
 	return fmt.Sprint(proc)
 }
 
-// diffSettings names the first key (in order) that differs, both values as
-// text, and how many more do. Lists are sorted by key.
+// decisive are the settings that others follow from, the first one first: who
+// left out --topology m2n differs in M and N as well, and need not be told that.
+var decisive = []string{"transport", "topology"}
+
+// diffSettings names one key that differs, both values as text, and how many
+// more do: the first of the decisive ones, else the first (in order) whose
+// values can be shown whole, else the first. Lists are sorted by key.
 func diffSettings(theirs, ours []rank.KV) (key, their, our string, more int) {
+	best := 0
 	note := func(k, t, o string) {
-		if key == "" {
-			key, their, our = k, t, o
-		} else {
+		weight := 1
+		switch at := slices.Index(decisive, k); {
+		case at >= 0:
+			weight = 2 + len(decisive) - at
+		case !strings.HasSuffix(t, cut) && !strings.HasSuffix(o, cut):
+			weight = 2
+		}
+		if best > 0 {
 			more++
+		}
+		if weight > best {
+			best, key, their, our = weight, k, t, o
 		}
 	}
 	for len(theirs) > 0 || len(ours) > 0 {
@@ -257,11 +280,14 @@ func diffSettings(theirs, ours []rank.KV) (key, their, our string, more int) {
 	return key, their, our, more
 }
 
+// cut ends a value that is not shown whole.
+const cut = "…"
+
 // quote makes a foreign value safe to print on one line, shortened.
 func quote(s string) string {
 	const most = 80
 	if len(s) > most {
-		return fmt.Sprintf("%q…", s[:most])
+		return fmt.Sprintf("%q", s[:most]) + cut
 	}
 	return fmt.Sprintf("%q", s)
 }

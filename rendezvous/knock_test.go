@@ -93,11 +93,33 @@ func TestDiffSettings(t *testing.T) {
 		{kv("a", "1", "c", "1"), kv("b", "1", "c", "2"), "a", `"1"`, "not set", 2},
 		{nil, kv("b", "1"), "b", "not set", `"1"`, 0},
 		{kv("b", ""), nil, "b", `""`, "not set", 0},
+		{kv("m", "0", "topology", "ring"), kv("m", "1", "topology", "m2n"), "topology", `"ring"`, `"m2n"`, 1},
+		{kv("topology", "ring", "transport", "rdma"), kv("topology", "shift", "transport", "tcp"), "transport", `"rdma"`, `"tcp"`, 1},
+		{kv("passes", strings.Repeat("x", 200), "rounds", "3"), kv("passes", "all", "rounds", "1"), "rounds", `"3"`, `"1"`, 1},
 		{kv("a", strings.Repeat("x", 200)), nil, "a", `"` + strings.Repeat("x", 80) + `"…`, "not set", 0},
 	} {
 		key, their, our, more := diffSettings(c.theirs, c.ours)
 		if key != c.key || their != c.their || our != c.our_ || more != c.more {
 			t.Errorf("%v against %v: %q %s %s %d", c.theirs, c.ours, key, their, our, more)
+		}
+	}
+}
+
+// TestRefusalCountsOtherSettings: one line, in the words of one and of many.
+func TestRefusalCountsOtherSettings(t *testing.T) {
+	for _, c := range []struct {
+		more int
+		want string
+	}{{0, `setting a is "1" there, "2" here; start`}, {1, "(and 1 more setting differs); start"}, {2, "(and 2 more settings differ); start"}} {
+		theirs, ours := knockOf(1, 3), knockOf(0, 3)
+		theirs.Settings, ours.Settings = nil, nil
+		for _, key := range []string{"a", "b", "c"}[:c.more+1] {
+			theirs.Settings = append(theirs.Settings, rank.KV{Key: key, Value: "1"})
+			ours.Settings = append(ours.Settings, rank.KV{Key: key, Value: "2"})
+		}
+		m, differ := compare(theirs, ours)
+		if said := m.notice("n1 pid 7"); !differ || !strings.Contains(said, c.want) {
+			t.Errorf("%d more: %s", c.more, said)
 		}
 	}
 }

@@ -156,11 +156,31 @@ func (a *app) runCmtime(ctx context.Context, f *cmtimeFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := probeInstance(cfg); err != nil {
+		return err
+	}
 	err = runner.Run(ctx, cfg)
 	if errors.Is(err, errRoles) {
 		return withCode{err, 1}
 	}
 	return err
+}
+
+// probeInstance asks the provider about the address of this instance before
+// anything is joined: what this host lacks is said at once and not when the
+// others have come, and it is exit code 2.
+func probeInstance(cfg runner.Config) error {
+	err := cfg.Provider.Probe(transport.Config{
+		Clock: cfg.Clock, Name: "probe", Bind: cfg.Bind, Advertise: cfg.Bind[0], Workers: cfg.Threads, Options: cfg.Options,
+	})
+	switch {
+	case err == nil:
+		return nil
+	case cfg.Provider.Name() == overRDMA:
+		return rank.Errorf(rank.KindResource, "cmtime: %w; --transport tcp runs it without RDMA", err)
+	default:
+		return rank.Errorf(rank.KindResource, "cmtime: %w", err)
+	}
 }
 
 // cmtimeConfig is one instance as the runner needs it.

@@ -161,3 +161,29 @@ func TestCmtimeUsageText(t *testing.T) {
 		t.Errorf("no options: %v", err)
 	}
 }
+
+// lacking is a provider that cannot run on this machine.
+type lacking struct{ transport.Provider }
+
+func (lacking) Probe(transport.Config) error {
+	return errors.New("rdma: no device here: load the driver")
+}
+
+func (lacking) Name() string { return "rdma" }
+
+// TestCmtimeSaysAtOnceWhatLacks: a machine without RDMA is told so before the
+// instance waits for any other, in one line, with exit code 2.
+func TestCmtimeSaysAtOnceWhatLacks(t *testing.T) {
+	withRDMA(t)
+	provider := providers["rdma"]()
+	providers["rdma"] = func() transport.Provider { return lacking{provider} }
+	for _, role := range []string{"-L", "-c10"} {
+		var stdout, stderr bytes.Buffer
+		// Nobody is at the other end: who waits is told of the time and ends with 3.
+		code := run(t.Context(), []string{"cmtime", "-b", "127.0.0.1", "-C", "127.0.0.1", "-p", "9", role, "--join-timeout", "20ms"}, nil, &stdout, &stderr)
+		const want = "rankstorm: cmtime: rdma: no device here: load the driver; --transport tcp runs it without RDMA\n"
+		if code != 2 || stdout.String() != "" || stderr.String() != want {
+			t.Errorf("%s: exit %d\n%s%s", role, code, &stdout, &stderr)
+		}
+	}
+}
