@@ -125,7 +125,6 @@ func deviceNames(devices []rdma.Device) string {
 // rdmaAddresses are the local addresses of a job over RDMA and where they came
 // from: given, those of --device, else the first device that has one.
 func (r *runFlags) rdmaAddresses(links []link) (bind []string, from string, err error) {
-	devices := rdma.DevicesIn(os.DirFS("/"))
 	switch {
 	case r.device != "" && r.iface != "":
 		return nil, "", usagef("run: --device and -B/--interface both choose the local address: give one of them")
@@ -133,14 +132,14 @@ func (r *runFlags) rdmaAddresses(links []link) (bind []string, from string, err 
 		bind, err = chooseAddresses(r.iface, r.bind, r.ipv6, links)
 		return bind, "", err
 	case r.device != "":
-		ifaces, err := rdmaInterfaces(r.device, devices, links)
+		ifaces, err := rdmaInterfaces(r.device, rdma.DevicesIn(os.DirFS("/")), links)
 		if err != nil {
 			return nil, "", err
 		}
 		bind, err = chooseAddresses(strings.Join(ifaces, ","), "", r.ipv6, links)
 		return bind, "--device", err
 	}
-	for _, d := range devices {
+	for _, d := range rdma.DevicesIn(os.DirFS("/")) {
 		if iface := interfaceOf(d, links); iface != "" {
 			bind, err = chooseAddresses(iface, "", r.ipv6, links)
 			return bind, "device " + d.Name, err

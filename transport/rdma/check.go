@@ -94,7 +94,7 @@ func checkGID(ip netip.Addr, device string, p Port, index int) error {
 }
 
 // bindError says what it means that an address cannot be bound to.
-func bindError(ip netip.Addr, err error) error {
+func bindError(ip netip.Addr, err error) *transport.OpError {
 	oe := &transport.OpError{Op: "rdma_bind_addr", Provider: name, Local: ip.String(), Cause: causeOf(err)}
 	advice := "`rankstorm devices` lists the addresses that have one"
 	switch {

@@ -1,6 +1,10 @@
 package rdma
 
-import "rankstorm/transport"
+import (
+	"sync/atomic"
+
+	"rankstorm/transport"
+)
 
 // steps that are really carried out; see the package comment for each.
 var steps = transport.Steps(
@@ -37,10 +41,22 @@ func (provider) Probe(cfg transport.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := Usable(); err != nil {
+	if err := usableOnce(); err != nil {
 		return err
 	}
 	return s.check()
+}
+
+// found is set once RDMA was found usable: a process asks for each of its ranks.
+var found atomic.Bool
+
+func usableOnce() error {
+	if found.Load() {
+		return nil
+	}
+	err := Usable()
+	found.Store(err == nil)
+	return err
 }
 
 // Open makes the endpoint of one rank with its workers; it does not listen yet.

@@ -268,6 +268,11 @@ func (w *worker) began(s transport.Step, st *verbs.Stamp) {
 		if s == transport.StepCreateID {
 			w.count.conns.Add(1) // it counts until it is destroyed
 		}
+		if s == transport.StepBindAddr {
+			err := bindError(w.local(id).Addr(), errnoOf(st.Err))
+			w.fail(s, id, st.Begin, st.End, err.Cause, err)
+			return
+		}
 		w.failWith(s, id, st.Begin, st.End, calls[s], errnoOf(st.Err))
 		w.gone(s, c)
 		return

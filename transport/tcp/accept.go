@@ -156,7 +156,7 @@ func (w *worker) request(slot int32, c *conn) {
 	w.count.conns.Add(1)
 	c.state, c.got = stRequest, 0
 	w.open++
-	e := w.ring.push()
+	e := w.ring.Push()
 	e.Conn, e.Step, e.Kind, e.Cause, e.Reason, e.Begin, e.End, e.Err = c.id, transport.StepAccept, transport.EventRequest, 0, 0, c.begin, c.begin, nil
 	copy(e.Hello[:], c.buf[headerSize:])
 }

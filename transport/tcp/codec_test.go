@@ -3,13 +3,11 @@ package tcp
 import (
 	"bytes"
 	"encoding/binary"
-	"math/rand/v2"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"rankstorm/test/need"
-	"rankstorm/transport"
 )
 
 func TestAddressRoundTrip(t *testing.T) {
@@ -147,31 +145,4 @@ func FuzzParseRoute(f *testing.F) {
 			t.Errorf("local without an answer: %v", err)
 		}
 	})
-}
-
-// The ring against a plain slice.
-func TestRing(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	var r ring
-	r.grow(64)
-	var want []int32
-	ev := make([]transport.Event, 50)
-	next := int32(0)
-	for range 2000 {
-		for range rnd.IntN(40) {
-			r.push().Conn = transport.Conn(next)
-			want = append(want, next)
-			next++
-		}
-		n := r.drain(ev[:rnd.IntN(len(ev))])
-		for i := range n {
-			if ev[i].Conn != transport.Conn(want[i]) {
-				t.Fatalf("event %d came out where %d was due", ev[i].Conn, want[i])
-			}
-		}
-		want = want[n:]
-		if r.n != len(want) {
-			t.Fatalf("%d are queued, want %d", r.n, len(want))
-		}
-	}
 }

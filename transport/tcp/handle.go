@@ -117,7 +117,7 @@ func (w *worker) frame(c *conn, now int64) {
 		w.done(transport.StepFullConnect, c.id, c.due, now)
 	case c.state == stAnswer && kind == kindAnswer:
 		w.fail(transport.StepEstablish, c, c.mark, now, transport.CauseRejected, nil)
-		w.last().Reason = reason
+		w.ring.Last().Reason = reason
 	case c.state == stProbe && kind == kindPong:
 		c.state = stLive
 		w.done(transport.StepProbe, c.id, c.begin, now)
@@ -126,11 +126,6 @@ func (w *worker) frame(c *conn, now int64) {
 	default:
 		w.foreign(c, now)
 	}
-}
-
-func (w *worker) last() *transport.Event {
-	r := &w.ring
-	return &r.buf[(r.head+r.n-1)&(len(r.buf)-1)]
 }
 
 // pong answers a probe.

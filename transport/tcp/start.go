@@ -19,7 +19,7 @@ func (w *worker) Start(s transport.Step, first transport.Conn, n int, due []int6
 		return 0, misuse("start", "%v: %d due moments for %d connections", s, len(due), n)
 	}
 	// Half of the ring is for what polls and answers bring.
-	room := w.ring.room() - len(w.ring.buf)/2
+	room := w.ring.Room() - w.ring.Cap()/2
 	var now int64
 	if s != transport.StepConnect { // which reads the clock for each connection anyway
 		now = w.clock.Now()
@@ -91,7 +91,7 @@ func allowed(s transport.Step, c *conn) bool {
 
 // done reports a completed step.
 func (w *worker) done(s transport.Step, id transport.Conn, begin, end int64) {
-	e := w.ring.push()
+	e := w.ring.Push()
 	e.Conn, e.Step, e.Kind, e.Cause, e.Reason, e.Begin, e.End, e.Err = id, s, transport.StepDone, 0, 0, begin, end, nil
 }
 
@@ -102,7 +102,7 @@ func (w *worker) fail(s transport.Step, c *conn, begin, end int64, cause transpo
 }
 
 func (w *worker) report(k transport.EventKind, s transport.Step, c *conn, begin, end int64, cause transport.Cause, err error) {
-	e := w.ring.push()
+	e := w.ring.Push()
 	e.Conn, e.Step, e.Kind, e.Cause, e.Reason, e.Begin, e.End, e.Err = c.id, s, k, cause, 0, begin, end, err
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"rankstorm/transport"
 	"rankstorm/transport/internal/epoll"
+	"rankstorm/transport/internal/eventring"
 )
 
 const (
@@ -50,7 +51,7 @@ type worker struct {
 	peers    []peer
 	peerOf   map[peerKey]int32
 
-	ring      ring
+	ring      eventring.Ring
 	ready     []epoll.Event
 	woken     bool
 	resting   int64 // accept found no descriptor: try again at this moment, 0 not resting
@@ -119,7 +120,7 @@ func (w *worker) Reserve(out, in int) error {
 			w.reject(slot, &w.conns[slot], ReasonNoRoom)
 		}
 	}
-	w.ring.clear()
+	w.ring.Clear()
 	slots := out + in + spare
 	if slots > cap(w.conns) {
 		w.conns = make([]conn, slots)
@@ -150,7 +151,7 @@ func (w *worker) Reserve(out, in int) error {
 	for size < 2*(perReady*ready+acceptBatch) {
 		size *= 2
 	}
-	w.ring.grow(size)
+	w.ring.Grow(size)
 
 	fds := out + in + spareTable
 	w.e.table.expect(w.promised, fds)
@@ -227,8 +228,8 @@ func (w *worker) poll(ns int64, ev []transport.Event) (int, error) {
 	if len(w.waiting) > 0 && !w.closed {
 		w.admit()
 	}
-	n := w.ring.drain(ev)
-	if w.closed || n == len(ev) && n+w.ring.n > 0 {
+	n := w.ring.Drain(ev)
+	if w.closed || n == len(ev) && n+w.ring.Len() > 0 {
 		return n, nil
 	}
 	if n > 0 {
@@ -250,7 +251,7 @@ func (w *worker) poll(ns int64, ev []transport.Event) (int, error) {
 	if w.oldest >= 0 || w.resting > 0 {
 		w.overdue()
 	}
-	n += w.ring.drain(ev[n:])
+	n += w.ring.Drain(ev[n:])
 	if err != nil {
 		return n, opError("epoll_wait", nil, nil, err)
 	}
@@ -282,7 +283,7 @@ func (w *worker) Wait(until int64, ev []transport.Event) (int, error) {
 		}
 		n, err := w.poll(ns, ev)
 		// takeWake comes first: events do not leave a wake behind for the next Wait.
-		if w.takeWake() || n > 0 || w.ring.n > 0 || err != nil || last {
+		if w.takeWake() || n > 0 || w.ring.Len() > 0 || err != nil || last {
 			return n, err
 		}
 	}

@@ -31,7 +31,9 @@ func TestRingKeepsOrderWhileItGrows(t *testing.T) {
 	if r.Len() != next-want || r.Room() != r.Cap()-r.Len() {
 		t.Errorf("%d wait, %d fit, room %d; want %d waiting", r.Len(), r.Cap(), r.Room(), next-want)
 	}
-	for r.Drain(ev) > 0 {
+	r.Clear()
+	if r.Len() != 0 || r.Drain(ev) != 0 {
+		t.Error("something is left after Clear")
 	}
 	for range r.Cap() {
 		if e := r.Push(); e.Hello != (transport.Hello{}) || e.Err != nil {

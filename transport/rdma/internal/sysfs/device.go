@@ -67,6 +67,10 @@ func Devices(fsys fs.FS) []Device {
 	return list
 }
 
+// longestGap of unset entries within a GID table. The kernel fills the lowest
+// free one; a table may have thousands, each a file, and jobs wait for this.
+const longestGap = 64
+
 func port(fsys fs.FS, device string, number int) Port {
 	dir := path.Join(device, "ports", strconv.Itoa(number))
 	p := Port{
@@ -76,24 +80,33 @@ func port(fsys fs.FS, device string, number int) Port {
 	if lid, err := strconv.ParseUint(word(fsys, dir, "lid"), 0, 16); err == nil {
 		p.LID = uint16(lid)
 	}
+	var indices []int
 	for _, name := range names(fsys, path.Join(dir, "gids")) {
-		index, err := strconv.Atoi(name)
-		if err != nil || index < 0 {
-			continue
+		if index, err := strconv.Atoi(name); err == nil && index >= 0 {
+			indices = append(indices, index)
 		}
-		p.GIDTableCapacity++
+	}
+	slices.Sort(indices)
+	p.GIDTableCapacity = len(indices)
+	empty := 0
+	for _, index := range indices {
+		if empty == longestGap {
+			break
+		}
+		name := strconv.Itoa(index)
 		addr, err := netip.ParseAddr(word(fsys, dir, "gids/"+name))
 		// An InfiniBand port that has no subnet manager yet shows its prefix alone.
 		if err != nil || addr.IsUnspecified() {
+			empty++
 			continue
 		}
+		empty = 0
 		p.GIDs = append(p.GIDs, GID{
 			Index: index, Addr: addr.Unmap(),
 			// Both fail with EINVAL where an entry has none.
 			Type: word(fsys, dir, "gid_attrs/types/"+name), Netdev: word(fsys, dir, "gid_attrs/ndevs/"+name),
 		})
 	}
-	slices.SortFunc(p.GIDs, func(a, b GID) int { return cmp.Compare(a.Index, b.Index) })
 	p.Netdevs = netdevs(fsys, device, p)
 	return p
 }
