@@ -208,7 +208,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	done := 0
 	for {
 		c.proc.run()
-		if c.isClosed() {
+		if c.isClosed() || c.proc.dead() { // a killed process says nothing any more, whichever of its streams is closed first
 			return done, c.fail("write", net.ErrClosed)
 		}
 		late, dl := c.wd.get()
