@@ -62,6 +62,7 @@ var faultKinds = []struct {
 	{name: "stop for a moment", do: func(j *faultJob) string {
 		return j.stopFor(j.rng.IntN(len(j.procs)), time.Duration(j.rng.IntN(900))*time.Millisecond)
 	}},
+	{name: "suspend all", do: (*faultJob).suspend},
 	{name: "cut that is seen", do: func(j *faultJob) string { return j.cutOff(true) }},
 	{name: "cut that is not seen", do: func(j *faultJob) string { return j.cutOff(false) }},
 	{name: "loss", fc: sim.FabricConfig{Loss: 0.3}, mc: memnet.Config{Loss: 0.3, Jitter: 20 * time.Millisecond}, do: (*faultJob).nothing},
@@ -109,6 +110,17 @@ func (j *faultJob) stopFor(i int, d time.Duration) string {
 		j.goOn(i)
 	}
 	return fmt.Sprintf("stopped %d for %v", i, d)
+}
+
+// suspend stops the whole job for longer than the liveness timeout, as a launcher does that gives its place to another.
+func (j *faultJob) suspend() string {
+	d := faultLiveness + time.Duration(100+j.rng.IntN(20_000))*time.Millisecond
+	for _, p := range j.procs {
+		j.victims[p.i], j.stopped[p.i] = true, true
+		j.stop(p.i)
+	}
+	time.Sleep(d)
+	return fmt.Sprintf("suspended all for %v", d)
 }
 
 func (j *faultJob) cutOff(seen bool) string {

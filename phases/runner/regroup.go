@@ -168,7 +168,7 @@ func (p *process) outOfJob(stood time.Duration) {
 	}
 	host, ranks := p.describe(p.self)
 	e := &rank.Error{Kind: rank.KindLost, Proc: p.self, Ranks: ranks, Host: host, Phase: string(p.slot.Phase), Peer: rank.None}
-	e.Text = fmt.Sprintf("this process stood still for %v, the others have gone on without it (--liveness-timeout %v)",
+	e.Text = fmt.Sprintf("this process stood still for %v, longer than --liveness-timeout %v: to the others it is lost",
 		stood.Round(time.Millisecond), p.spec.LivenessTimeout)
 	p.group.Abandon()
 	p.root, p.exit = nil, &exitState{code: 1, cause: e}
