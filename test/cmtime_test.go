@@ -8,149 +8,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"rankstorm/test/cmtables"
 	"rankstorm/test/need"
 )
 
-// The face of cmtime, read by somebody who knows the format from cmtime and
-// nothing of how it is made here.
-
-// cmRows are the rows of a table, in order.
-var cmRows = []string{
-	"full connect", "create id", "bind addr", "resolve addr", "resolve route", "create qp", "init qp attr", "init qp",
-	"rtr qp attr", "rtr qp", "rts qp attr", "rts qp", "cm connect", "establish", "disconnect", "destroy id", "destroy qp",
-}
-
-const cmHeader = "step             avg/conn  total(us)    us/conn    sum(us)    max(us)    min(us)"
-
-// cmTable is one table: label, number of connections, threads, and per row
-// avg/conn, total, us/conn, sum, max, min.
-type cmTable struct {
-	label          string
-	conns, threads int64
-	rows           map[string][6]int64
-	all            bool // with the columns of all instances
-}
-
-// cmRead takes a whole output apart: the lines that stand outside tables, and the tables.
-func cmRead(t *testing.T, out string) (lines []string, tables []cmTable) {
-	t.Helper()
-	if !strings.HasSuffix(out, "\n") {
-		t.Fatalf("the output ends within a line:\n%s", out)
-	}
-	text := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
-	first := regexp.MustCompile(`^(qp_conn|cm_conn) +(\d+)$`)
-	for i := 0; i < len(text); i++ {
-		m := first.FindStringSubmatch(text[i])
-		if m == nil {
-			lines = append(lines, text[i])
-			continue
-		}
-		if len(text) < i+3+len(cmRows) {
-			t.Fatalf("a table is cut short:\n%s", out)
-		}
-		one := cmTable{label: m[1], rows: map[string][6]int64{}}
-		one.conns, _ = strconv.ParseInt(m[2], 10, 64)
-		if want := fmt.Sprintf("%s        %10d", m[1], one.conns); text[i] != want {
-			t.Errorf("line %q, want %q", text[i], want)
-		}
-		fmt.Sscanf(text[i+1], "threads %d", &one.threads)
-		if want := fmt.Sprintf("threads        %10d", one.threads); text[i+1] != want {
-			t.Errorf("line %q, want %q", text[i+1], want)
-		}
-		head, more, _ := strings.Cut(text[i+2], "    p50(us)    p99(us)  slowest")
-		one.all = head != text[i+2]
-		if head != cmHeader || more != "" {
-			t.Errorf("header %q", text[i+2])
-		}
-		for k, name := range cmRows {
-			line := text[i+3+k]
-			var f [6]int64
-			if len(line) < 15 {
-				t.Fatalf("row %q", line)
-			}
-			fields := strings.Fields(line[15:])
-			for c := range f {
-				var err error
-				if c >= len(fields) {
-					t.Fatalf("row %q has too few figures", line)
-				}
-				if f[c], err = strconv.ParseInt(fields[c], 10, 64); err != nil || f[c] < 0 {
-					t.Fatalf("row %q: %v", line, err)
-				}
-			}
-			want := fmt.Sprintf("%-13s  %10d %10d %10d %10d %10d %10d", name, f[0], f[1], f[2], f[3], f[4], f[5])
-			if one.all {
-				if len(fields) != 9 {
-					t.Fatalf("row %q has %d figures, want 9", line, len(fields))
-				}
-				want += fmt.Sprintf(" %10s %10s  %s", fields[6], fields[7], fields[8])
-			}
-			if line != want {
-				t.Errorf("row\n%q, want\n%q", line, want)
-			}
-			one.rows[name] = f
-		}
-		one.check(t)
-		tables = append(tables, one)
-		i += 2 + len(cmRows)
-	}
-	return lines, tables
-}
-
-// check looks at what holds in every table.
-func (c cmTable) check(t *testing.T) {
-	t.Helper()
-	for name, f := range c.rows {
-		avg, total, us, sum, most, least := f[0], f[1], f[2], f[3], f[4], f[5]
-		if name == "full connect" {
-			if sum != 0 || us != 0 {
-				t.Errorf("%s: sum %d, us/conn %d: this row has none", name, sum, us)
-			}
-		} else if us != sum/c.conns || sum > (most+1)*c.conns || most > sum || least > most {
-			t.Errorf("%s of %d connections: us/conn %d, sum %d, max %d, min %d", name, c.conns, us, sum, most, least)
-		}
-		if avg != total/c.conns {
-			t.Errorf("%s: avg/conn %d of a total of %d over %d", name, avg, total, c.conns)
-		}
-	}
-}
-
-// filled requires that exactly these cells can be other than 0: "G" total and avg,
-// "C" the figures per connection. must says which are, whatever the machine.
-func (c cmTable) filled(t *testing.T, cells map[string]string, must ...string) {
-	t.Helper()
-	for name, f := range c.rows {
-		if !strings.Contains(cells[name], "G") && f[1] != 0 {
-			t.Errorf("%s has a total of %d, it has none here", name, f[1])
-		}
-		if !strings.Contains(cells[name], "C") && f[4] != 0 {
-			t.Errorf("%s has a maximum of %d, it has none here", name, f[4])
-		}
-	}
-	for _, name := range must {
-		if f := c.rows[name]; strings.Contains(cells[name], "G") && f[1] == 0 || strings.Contains(cells[name], "C") && f[4] == 0 {
-			t.Errorf("%s is not filled: %v", name, f)
-		}
-	}
-}
-
-// What cmtime fills, and TCP has.
+// What cmtime fills that TCP has; the rows of queue pairs but for create qp are
+// RDMA's.
 var (
-	cmClient = map[string]string{
-		"full connect": "GC", "create id": "GC", "bind addr": "GC", "resolve addr": "GC", "resolve route": "GC", "create qp": "GC",
-		"cm connect": "GC", "establish": "C", "disconnect": "GC", "destroy id": "GC", "destroy qp": "GC",
-	}
-	cmServer        = map[string]string{"cm connect": "G", "disconnect": "GC", "destroy id": "GC", "destroy qp": "GC"}
-	cmSocketsClient = map[string]string{"full connect": "G", "create id": "GC", "cm connect": "GC", "destroy id": "G"}
-	cmSocketsServer = map[string]string{"full connect": "G", "destroy id": "G"}
+	tcpClient = cmtables.Client.Without("init qp attr", "init qp", "rtr qp attr", "rtr qp", "rts qp attr", "rts qp")
+	tcpServer = cmtables.Server.Without("create qp", "init qp attr", "init qp", "rtr qp attr", "rtr qp", "rts qp attr", "rts qp")
 )
 
 // cmInstance is a running instance.
@@ -235,23 +107,18 @@ func freePort(t *testing.T, host string) string {
 	return port
 }
 
-var (
-	cmClientPass = []string{
-		"\tCreating IDs", "\tBinding addresses", "\tResolving addresses", "\tResolving routes", "\tCreating QPs", "\tModify QPs to INIT",
-		"\tConnecting", "\tDisconnecting", "\tDestroying QPs", "\tDestroying IDs",
-	}
-	cmServerPass = []string{"\tAccepting", "\tDisconnecting"}
-)
-
 // said compares the lines outside tables; who is the controller says so first.
-func (i *cmInstance) said(t *testing.T, root *int, want ...string) []cmTable {
+func (i *cmInstance) said(t *testing.T, root *int, want ...string) []cmtables.Table {
 	t.Helper()
 	return i.saidIn(t, i.stdout(t), root, want...)
 }
 
-func (i *cmInstance) saidIn(t *testing.T, text string, root *int, want ...string) []cmTable {
+func (i *cmInstance) saidIn(t *testing.T, text string, root *int, want ...string) []cmtables.Table {
 	t.Helper()
-	lines, tables := cmRead(t, text)
+	lines, tables, err := cmtables.Read(text)
+	if err != nil {
+		t.Errorf("%s: %v\n%s", i.cmd, err, text)
+	}
 	if len(lines) > 0 && lines[0] == "Running as OOB root" {
 		lines = lines[1:]
 		*root++
@@ -284,10 +151,10 @@ func TestCmtimePair(t *testing.T) {
 				i.wait(t, 0)
 			}
 			noQPs := fmt.Sprintf("%%s (%d) test - no QPs", conns)
-			tables := list[1].said(t, &roots, slices.Concat([]string{"Client warmup"}, cmClientPass,
-				[]string{fmt.Sprintf(c.title, "Connect")}, cmClientPass, []string{fmt.Sprintf(noQPs, "Connect")}, cmClientPass)...)
-			tables = append(tables, list[0].said(t, &roots, slices.Concat([]string{"Server warmup"}, cmServerPass,
-				[]string{fmt.Sprintf(c.title, "Accept")}, cmServerPass, []string{fmt.Sprintf(noQPs, "Accept")}, cmServerPass)...)...)
+			tables := list[1].said(t, &roots, slices.Concat([]string{"Client warmup"}, cmtables.ClientPass,
+				[]string{fmt.Sprintf(c.title, "Connect")}, cmtables.ClientPass, []string{fmt.Sprintf(noQPs, "Connect")}, cmtables.ClientPass)...)
+			tables = append(tables, list[0].said(t, &roots, slices.Concat([]string{"Server warmup"}, cmtables.ServerPass,
+				[]string{fmt.Sprintf(c.title, "Accept")}, cmtables.ServerPass, []string{fmt.Sprintf(noQPs, "Accept")}, cmtables.ServerPass)...)...)
 			if roots != 1 {
 				t.Errorf("%d instances are the root", roots)
 			}
@@ -299,31 +166,25 @@ func TestCmtimePair(t *testing.T) {
 				if i%2 == 1 {
 					label = "cm_conn"
 				}
-				if one.label != label || one.conns != conns || one.threads != threads || one.all {
-					t.Errorf("table %d: %s %d, %d threads, want %s %d, %d", i, one.label, one.conns, one.threads, label, conns, threads)
+				if one.Label != label || one.Conns != conns || one.Threads != threads || one.All {
+					t.Errorf("table %d: %s %d, %d threads, want %s %d, %d", i, one.Label, one.Conns, one.Threads, label, conns, threads)
 				}
-				cells, must := cmClient, []string{"full connect", "create id", "bind addr", "cm connect", "establish", "disconnect", "destroy id"}
+				cells, must := tcpClient, []string{"full connect", "create id", "bind addr", "cm connect", "establish", "disconnect", "destroy id"}
 				if i >= 2 {
-					cells, must = cmServer, []string{"cm connect", "disconnect", "destroy id"}
+					cells, must = tcpServer, []string{"cm connect", "disconnect", "destroy id"}
 				}
 				if i == 1 || c.label == "cm_conn" { // what is slept in place of queue pair steps
-					cells = plus(cells, map[string]string{"create qp": "GC", "init qp": "GC", "rtr qp": "C", "rts qp": "C"})
+					cells = cells.Without()
+					for name, of := range map[string]string{"create qp": "GC", "init qp": "GC", "rtr qp": "C", "rts qp": "C"} {
+						cells[name] = of
+					}
 				}
-				one.filled(t, cells, must...)
+				if err := one.Fits(cells, must...); err != nil {
+					t.Errorf("table %d: %v", i, err)
+				}
 			}
 		})
 	}
-}
-
-func plus(a, b map[string]string) map[string]string {
-	out := map[string]string{}
-	for k, v := range a {
-		out[k] = v
-	}
-	for k, v := range b {
-		out[k] = v
-	}
-	return out
 }
 
 // Five instances: each prints its own table, once, and the controller those of all
@@ -333,7 +194,7 @@ func TestCmtimeAllTogether(t *testing.T) {
 	common := "--transport tcp -P 5 -c 30 -C localhost -p " + freePort(t, "127.0.0.1")
 	list := cmStart(t, common, "-b 127.0.0.2 -L", "-b 127.0.0.3", "-b 127.0.0.4", "-b 127.0.0.5 -L", "-b 127.0.0.6 -n 3")
 	roots, at := 0, -1
-	var clients, servers, all []cmTable
+	var clients, servers, all []cmtables.Table
 	for k, i := range list {
 		i.wait(t, 0)
 		text := i.stdout(t)
@@ -341,9 +202,9 @@ func TestCmtimeAllTogether(t *testing.T) {
 			at = k
 			text = strings.NewReplacer("All clients (3): Connect (180) QPs test\n", "", "All servers (2): Accept (180) QPs test\n", "").Replace(text)
 		}
-		want := slices.Concat([]string{"Client warmup"}, cmClientPass, []string{"Connect (60) QPs test"}, cmClientPass)
+		want := slices.Concat([]string{"Client warmup"}, cmtables.ClientPass, []string{"Connect (60) QPs test"}, cmtables.ClientPass)
 		if k == 0 || k == 3 {
-			want = slices.Concat([]string{"Server warmup"}, cmServerPass, []string{"Accept (90) QPs test"}, cmServerPass)
+			want = slices.Concat([]string{"Server warmup"}, cmtables.ServerPass, []string{"Accept (90) QPs test"}, cmtables.ServerPass)
 		}
 		tables := i.saidIn(t, text, &roots, want...)
 		if len(tables) == 0 {
@@ -361,29 +222,29 @@ func TestCmtimeAllTogether(t *testing.T) {
 	if roots != 1 || len(all) != 2 || at < 0 {
 		t.Fatalf("%d instances are the root, which printed %d tables of all", roots, len(all))
 	}
-	for k, parts := range [][]cmTable{clients, servers} {
+	for k, parts := range [][]cmtables.Table{clients, servers} {
 		whole := all[k]
 		var sumConns, threads int64
 		for _, p := range parts {
-			sumConns, threads = sumConns+p.conns, threads+p.threads
+			sumConns, threads = sumConns+p.Conns, threads+p.Threads
 		}
-		if !whole.all || whole.conns != sumConns || whole.conns != 180 || whole.threads != threads {
-			t.Errorf("all: %d connections, %d threads, want %d and %d", whole.conns, whole.threads, sumConns, threads)
+		if !whole.All || whole.Conns != sumConns || whole.Conns != 180 || whole.Threads != threads {
+			t.Errorf("all: %d connections, %d threads, want %d and %d", whole.Conns, whole.Threads, sumConns, threads)
 		}
-		for _, name := range cmRows {
-			w := whole.rows[name]
+		for _, name := range cmtables.Rows {
+			w := whole.Rows[name]
 			var sum, most, longest int64
 			least := int64(-1)
 			for _, p := range parts {
-				f := p.rows[name]
-				sum, most, longest = sum+f[3], max(most, f[4]), max(longest, f[1])
-				if least < 0 || f[5] < least {
-					least = f[5]
+				f := p.Rows[name]
+				sum, most, longest = sum+f.Sum, max(most, f.Max), max(longest, f.Total)
+				if least < 0 || f.Min < least {
+					least = f.Min
 				}
 			}
 			// Sums are cut to whole µs once for all and once for each, and so are moments.
-			if w[3] < sum || w[3] > sum+int64(len(parts)) || w[4] != most || w[5] != least || w[1]+1 < longest {
-				t.Errorf("%s of all: %v; single ones: sum %d, max %d, min %d, longest %d", name, w, sum, most, least, longest)
+			if w.Sum < sum || w.Sum > sum+int64(len(parts)) || w.Max != most || w.Min != least || w.Total+1 < longest {
+				t.Errorf("%s of all: %+v; single ones: sum %d, max %d, min %d, longest %d", name, w, sum, most, least, longest)
 			}
 		}
 	}
@@ -400,17 +261,19 @@ func TestCmtimeSockets(t *testing.T) {
 	list := cmStart(t, "-b ::1 -C ::1 -c 25 -P3 --all=false -p "+freePort(t, "::1"), "-S", "-SL", "-S")
 	for k, i := range list {
 		i.wait(t, 0)
-		want, conns, cells := []string{"Client baseline socket setup", "Creating sockets", "Connecting sockets", "Closing sockets", "Client baseline socket results:"}, int64(25), cmSocketsClient
+		want, conns, cells := []string{"Client baseline socket setup", "Creating sockets", "Connecting sockets", "Closing sockets", "Client baseline socket results:"}, int64(25), cmtables.SocketsClient
 		must := []string{"full connect", "create id", "cm connect", "destroy id"}
 		if k == 1 {
-			want, conns, cells = []string{"Server baseline socket setup", "Accept sockets", "Closing sockets", "Server baseline socket results:"}, 50, cmSocketsServer
+			want, conns, cells = []string{"Server baseline socket setup", "Accept sockets", "Closing sockets", "Server baseline socket results:"}, 50, cmtables.SocketsServer
 			must = []string{"full connect", "destroy id"}
 		}
 		tables := i.said(t, &roots, want...)
-		if len(tables) != 1 || tables[0].label != "cm_conn" || tables[0].conns != conns {
+		if len(tables) != 1 || tables[0].Label != "cm_conn" || tables[0].Conns != conns {
 			t.Fatalf("%+v", tables)
 		}
-		tables[0].filled(t, cells, must...)
+		if err := tables[0].Fits(cells, must...); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -71,6 +71,7 @@ var rooms = map[string]room{
 	"test/junk":       {},
 	"test/junk/cmd":   {ours: []string{"test/junk"}},
 	"test/killmatrix": {others: []string{"golang.org/x/sys/unix"}},
+	"test/cmtables":   {},
 	"test/need":       {},
 	"test/rdma":       {},
 }
