@@ -159,7 +159,7 @@ func (p *process) event(ev rendezvous.Event) {
 		}
 		p.step(phases.MemberInput{Kind: phases.MChildLost, Proc: ev.Proc, Cause: p.lost(ev.Proc, ev.Err)})
 	case rendezvous.ParentLost:
-		p.orphaned = true
+		p.orphaned, p.parting = true, parting{ev.Proc, p.clock.Now() - p.startNS}
 		p.step(phases.MemberInput{Kind: phases.MParentLost, Proc: ev.Proc, Cause: p.lost(ev.Proc, ev.Err)})
 	case rendezvous.Suspected:
 		if p.root != nil {

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"rankstorm/collect"
+	"rankstorm/phases"
 	"rankstorm/rank"
 )
 
@@ -29,6 +30,25 @@ func (l *losses) seen(p *process, proc rank.Proc, at int64, gossip bool) {
 		one.GossipNS = &at
 	case !gossip && one.LinkNS == nil:
 		one.LinkNS = &at
+	}
+}
+
+// parting is how this process lost its parent.
+type parting struct {
+	proc rank.Proc
+	at   int64 // ns since the start of the run
+}
+
+// inherit notes who was gone when this process became the root: its parent when the link broke, the others now, as it was
+// looking for them.
+func (l *losses) inherit(p *process, gone phases.ProcSet) {
+	now := p.clock.Now() - p.startNS
+	for proc := range gone.All() {
+		at := now
+		if proc == p.parting.proc {
+			at = p.parting.at
+		}
+		l.seen(p, proc, at, false)
 	}
 }
 

@@ -1,11 +1,14 @@
 package runner
 
 import (
+	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"rankstorm/phases"
+	"rankstorm/rank"
 	"rankstorm/transport/sim"
 )
 
@@ -47,6 +50,47 @@ func TestLossesInTheDocument(t *testing.T) {
 			d := b.document(0)
 			if len(d.Losses) != 1 || d.Losses[0].Proc != 5 || d.Losses[0].LinkNS == nil || time.Duration(*d.Losses[0].LinkNS) > 3*time.Second {
 				t.Errorf("losses %+v, want process 5 lost by its link at 2 s", d.Losses)
+			}
+		})
+	})
+	// Who takes over says whom it takes over from: the same as the root says of others.
+	t.Run("root killed", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, 16, slow, sim.FabricConfig{})
+			time.Sleep(2 * time.Second)
+			b.kill(0)
+			b.wait()
+			b.procs[1].out = filepath.Join(b.dir, "1.partial.json")
+			d := b.document(1)
+			if len(d.Losses) != 1 || d.Losses[0].Proc != 0 || d.Losses[0].LinkNS == nil || time.Duration(*d.Losses[0].LinkNS) > 3*time.Second {
+				t.Fatalf("losses %+v, want process 0 lost by its link at 2 s", d.Losses)
+			}
+			if d.Losses[0].Phase != "connect" || d.Losses[0].Host == "" {
+				t.Errorf("loss %+v, want it in connect, on a host", d.Losses[0])
+			}
+		})
+	})
+	// So it is with the own parent and with the root, when both are gone.
+	t.Run("root and parent killed", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, 16, spec(16, func(s *phases.Spec) {
+				s.Connections, s.Shape, s.TreeArity = 10, slow.Shape, 1 // a chain
+			}), sim.FabricConfig{})
+			time.Sleep(2 * time.Second)
+			b.kill(0)
+			b.kill(1)
+			b.wait()
+			b.procs[2].out = filepath.Join(b.dir, "2.partial.json")
+			var gone []rank.Proc
+			for _, l := range b.document(2).Losses {
+				if l.LinkNS == nil {
+					t.Errorf("loss %+v without a time", l)
+				}
+				gone = append(gone, l.Proc)
+			}
+			slices.Sort(gone)
+			if !slices.Equal(gone, []rank.Proc{0, 1}) {
+				t.Errorf("lost %v, want 0 and 1", gone)
 			}
 		})
 	})

@@ -88,6 +88,7 @@ type process struct {
 
 	scratch  *collect.Histogram
 	orphaned bool // the parent is gone: nobody else tells the user
+	parting  parting
 
 	searching bool        // for the root
 	searchFor *rank.Error // why

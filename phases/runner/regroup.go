@@ -80,6 +80,7 @@ func (p *process) takeOver(gone phases.ProcSet) {
 		Self: p.self, Procs: len(p.table.Procs), Schedule: p.sched, Limits: p.spec.Limits(), Began: p.startNS, Merge: p.merge, Describe: p.describe,
 		Takeover: &phases.Takeover{Seq: p.member.Seq(), Below: p.member.Living(), Lost: gone, Cause: p.searchFor, Told: p.member.Told()},
 	})
+	p.root.losses.inherit(p, gone)
 	if told := p.member.Told(); told != nil {
 		if p.cfg.Verbose > 0 {
 			p.say("%v; that was after the end of the job was decided, and exit code %d stands", p.searchFor, told.Code)
