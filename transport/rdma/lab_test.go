@@ -170,7 +170,7 @@ func TestQueuePairs(t *testing.T) {
 				t.Errorf("%s: access flags %#x: the peer could not write and read", what, got.AccessFlags)
 			}
 			got.AccessFlags, got.SGIDIndex = 0, 0
-			got.SL = 0 // soft-RoCE has none to keep
+			got.SL = 0            // soft-RoCE has none to keep
 			if c.options == nil { // whatever the path says
 				got.Timeout, got.TrafficClass = 0, 0
 			}

@@ -3,6 +3,8 @@ package nldev
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +34,8 @@ type Held struct {
 }
 
 // HeldBy asks what a process holds; pid is of this process's name space. The
-// kernel lists what all processes hold: more than most is an error.
+// kernel lists what all processes hold: more than most is an error. It names the
+// thread that made an object; those of threads that have ended are not counted.
 func HeldBy(pid int, most int64) (Held, error) {
 	s, err := open()
 	if err != nil {
@@ -45,6 +48,10 @@ func HeldBy(pid int, most int64) (Held, error) {
 	}
 	if n := listed(devices); n > most {
 		return Held{}, fmt.Errorf("RDMA netlink: %d objects in all are more than the %d that are looked at", n, most)
+	}
+	tasks, err := tasksOf(pid)
+	if err != nil {
+		return Held{}, err
 	}
 	var h Held
 	for _, d := range devices {
@@ -59,7 +66,7 @@ func HeldBy(pid int, most int64) (Held, error) {
 			{cmdResPDGet, attrPD, &h.PDs},
 		} {
 			err := s.dump(q.cmd, d.Index, func(payload []byte) error {
-				n, err := owned(payload, q.table, uint32(pid))
+				n, err := owned(payload, q.table, tasks)
 				*q.to += n
 				return err
 			})
@@ -69,6 +76,21 @@ func HeldBy(pid int, most int64) (Held, error) {
 		}
 	}
 	return h, nil
+}
+
+// tasksOf are a process's threads, the numbers that the kernel lists objects under.
+func tasksOf(pid int) (map[uint32]bool, error) {
+	entries, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+	if err != nil {
+		return nil, fmt.Errorf("the threads of process %d: %w", pid, err)
+	}
+	tasks := make(map[uint32]bool, len(entries))
+	for _, e := range entries {
+		if n, err := strconv.ParseUint(e.Name(), 10, 32); err == nil {
+			tasks[uint32(n)] = true
+		}
+	}
+	return tasks, nil
 }
 
 // listed is how many objects HeldBy goes through.

@@ -175,10 +175,10 @@ func (d *Device) entry(value []byte) error {
 	return err
 }
 
-// owned counts the entries of a table (attrQP, …) that belong to a process. A
+// owned counts the entries of a table (attrQP, …) that belong to one of the tasks. A
 // table's entries are of the type after its own; entries of the kernel have a
 // name in place of the pid.
-func owned(payload []byte, table uint16, pid uint32) (n int64, err error) {
+func owned(payload []byte, table uint16, tasks map[uint32]bool) (n int64, err error) {
 	err = attributes(payload, func(kind uint16, value []byte) error {
 		if kind != table {
 			return nil
@@ -188,7 +188,7 @@ func owned(payload []byte, table uint16, pid uint32) (n int64, err error) {
 				return nil
 			}
 			return attributes(value, func(kind uint16, value []byte) error {
-				if kind == attrPID && len(value) == 4 && order.Uint32(value) == pid {
+				if kind == attrPID && len(value) == 4 && tasks[order.Uint32(value)] {
 					n++
 				}
 				return nil

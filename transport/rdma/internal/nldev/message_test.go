@@ -74,11 +74,14 @@ func TestTotals(t *testing.T) {
 func TestOwned(t *testing.T) {
 	payload := bytes.Join([][]byte{attr(attrDevIndex, u32(0)...), nest(attrQP, entryOf(100), kernels(), entryOf(101), entryOf(100))}, nil)
 	for pid, want := range map[uint32]int64{100: 2, 101: 1, 7: 0} {
-		if n, err := owned(payload, attrQP, pid); err != nil || n != want {
+		if n, err := owned(payload, attrQP, map[uint32]bool{pid: true}); err != nil || n != want {
 			t.Errorf("pid %d: %d, %v, want %d", pid, n, err, want)
 		}
 	}
-	if n, err := owned(payload, attrCQ, 100); err != nil || n != 0 {
+	if n, err := owned(payload, attrQP, map[uint32]bool{100: true, 101: true}); err != nil || n != 3 {
+		t.Errorf("two threads of a process: %d, %v, want 3", n, err)
+	}
+	if n, err := owned(payload, attrCQ, map[uint32]bool{100: true}); err != nil || n != 0 {
 		t.Errorf("queue pairs are taken for completion queues: %d, %v", n, err)
 	}
 }
@@ -144,7 +147,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(bytes.Join([][]byte{message(nldevAnswer, 1, attr(attrDevIndex, u32(0)...)...), message(unix.NLMSG_DONE, 1)}, nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = answer(b, 1, func(payload []byte) error {
-			if n, _ := owned(payload, attrQP, 100); n < 0 || n > int64(len(payload)) {
+			if n, _ := owned(payload, attrQP, map[uint32]bool{100: true}); n < 0 || n > int64(len(payload)) {
 				t.Errorf("%d entries in %d bytes", n, len(payload))
 			}
 			if d, err := device(payload); err == nil && d.Name == "" {
