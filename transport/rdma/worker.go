@@ -179,8 +179,8 @@ func (w *worker) Reserve(out, in int) error {
 		if m := w.mimic; n > 0 && uint64(n-1)*uint64(w.of)+uint64(w.idx) >= uint64(m.Count) {
 			return misuse("reserve", "%d connections in each of %d workers: only %d queue pair numbers are set aside for them", n, w.of, m.Count)
 		}
-		if w.mimic.Delay > 0 {
-			w.readBatch = 1 // each may take two delays, and nothing else happens meanwhile
+		if d := w.mimic.Delay; d > 0 { // each may take two delays, and nothing else happens meanwhile
+			w.readBatch = int(min(batch, max(1, longestNap/(2*d))))
 		}
 	}
 	w.table.Play(w.mimic.On, int64(w.mimic.Delay))
