@@ -166,9 +166,23 @@ func (r *runFlags) probeRDMA(j *prepared) error {
 			Clock: transport.NewClock(), Name: "probe", Bind: []string{addr}, Advertise: addr, Workers: j.spec.Threads,
 			Device: strings.TrimSpace(devices[i%len(devices)]), Options: j.spec.Options,
 		}
-		if err := j.provider.Probe(cfg); err != nil {
+		err := j.provider.Probe(cfg)
+		if err == nil && j.spec.Plays() {
+			err = canMimic(j.provider, cfg)
+		}
+		if err != nil {
 			return rank.Errorf(rank.KindResource, "run: %w", err)
 		}
 	}
 	return nil
+}
+
+// canMimic asks an endpoint whether its device goes without queue pairs.
+func canMimic(p transport.Provider, cfg transport.Config) error {
+	ep, err := p.Open(cfg)
+	if err != nil {
+		return err
+	}
+	defer ep.Close()
+	return ep.(transport.Mimicker).Mimic(transport.Mimic{On: true, First: 1, Count: 1})
 }
