@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -175,9 +176,7 @@ func TestCmtimePair(t *testing.T) {
 				}
 				if i == 1 || c.label == "cm_conn" { // what is slept in place of queue pair steps
 					cells = cells.Without()
-					for name, of := range map[string]string{"create qp": "GC", "init qp": "GC", "rtr qp": "C", "rts qp": "C"} {
-						cells[name] = of
-					}
+					maps.Copy(cells, cmtables.Cells{"create qp": "GC", "init qp": "GC", "rtr qp": "C", "rts qp": "C"})
 				}
 				if err := one.Fits(cells, must...); err != nil {
 					t.Errorf("table %d: %v", i, err)
@@ -190,7 +189,6 @@ func TestCmtimePair(t *testing.T) {
 // Five instances: each prints its own table, once, and the controller those of all
 // together, whose figures follow from the single ones.
 func TestCmtimeAllTogether(t *testing.T) {
-	const conns = 30
 	common := "--transport tcp -P 5 -c 30 -C localhost -p " + freePort(t, "127.0.0.1")
 	list := cmStart(t, common, "-b 127.0.0.2 -L", "-b 127.0.0.3", "-b 127.0.0.4", "-b 127.0.0.5 -L", "-b 127.0.0.6 -n 3")
 	roots, at := 0, -1

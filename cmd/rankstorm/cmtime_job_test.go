@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -118,10 +119,7 @@ func TestCmtimeFillsWhatCmtimeFills(t *testing.T) {
 		"cm connect": "G", "disconnect": "GC", "destroy id": "GC", "destroy qp": "GC",
 	}
 	none := func(cells map[string]string, rows ...string) map[string]string {
-		less := map[string]string{}
-		for k, v := range cells {
-			less[k] = v
-		}
+		less := maps.Clone(cells)
 		for _, r := range rows {
 			delete(less, r)
 		}

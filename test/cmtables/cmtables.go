@@ -5,6 +5,7 @@ package cmtables
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -150,10 +151,7 @@ var (
 
 // Without are the cells but those of some rows.
 func (c Cells) Without(rows ...string) Cells {
-	less := Cells{}
-	for name, cells := range c {
-		less[name] = cells
-	}
+	less := maps.Clone(c)
 	for _, name := range rows {
 		delete(less, name)
 	}
