@@ -104,12 +104,16 @@ func communication(d *Document) []Cause {
 	})
 }
 
-// taken are the requests that each rank took as a target.
+// taken are the requests that each rank took as a target; ranks whose process
+// gave no figures of the connect phase are not there.
 func (d *Document) taken() map[rank.Rank]int64 {
 	out := map[rank.Rank]int64{}
 	p := d.phase("connect")
 	if p == nil {
 		return out
+	}
+	for _, r := range p.Ranks {
+		out[r.Rank] = 0
 	}
 	for _, s := range p.Steps {
 		if s.Step == "accept" && s.Side == SideTarget {
@@ -128,7 +132,11 @@ func dropped(p PortDoc, taken map[rank.Rank]int64) []Cause {
 	received, twice, rejected := t["cm_rx_msgs/req"], t["cm_rx_duplicates/req"], t["cm_tx_msgs/rej"]
 	var accepted int64
 	for _, r := range p.Ranks {
-		accepted += taken[r]
+		of, known := taken[r]
+		if !known {
+			return nil // the figures of its process are missing
+		}
+		accepted += of
 	}
 	n := received - accepted - rejected - twice
 	if n <= 0 || len(p.Ranks) == 0 {

@@ -30,9 +30,10 @@ func TestREQTimers(t *testing.T) {
 func cmDoc(accepted int64, connectsMS []int64, lines string) *Document {
 	d := &Document{
 		Transport: "rdma", Size: 2, RanksPerProc: 1, Ranks: []RankDoc{{Rank: 0, Host: "a"}, {Rank: 1, Proc: 1, Host: "b"}},
-		Phases: []PhaseDoc{{Phase: "connect", Steps: []StepDoc{
-			{Step: "accept", Side: SideTarget, Count: accepted, PerRank: []PerRankDoc{{Rank: 0, Count: accepted}}},
-		}}},
+		Phases: []PhaseDoc{{Phase: "connect"}},
+	}
+	if accepted >= 0 { // below 0: the target's figures are missing
+		d.Phases[0].Steps = []StepDoc{{Step: "accept", Side: SideTarget, Count: accepted, PerRank: []PerRankDoc{{Rank: 0, Count: accepted}}}}
 	}
 	if connectsMS != nil {
 		ns := slices.Clone(connectsMS)
@@ -40,6 +41,9 @@ func cmDoc(accepted int64, connectsMS []int64, lines string) *Document {
 			ns[i] *= 1e6
 		}
 		d.Phases[0].Steps = append(d.Phases[0].Steps, histStep("connect", ns))
+	}
+	if accepted >= 0 {
+		d.Phases[0].Ranks = []RankPhaseDoc{{Rank: 0}, {Rank: 1}}
 	}
 	var b portBuild
 	for phase := range slices.Values([]string{"connect", "probe", "destroy"}) {
@@ -88,6 +92,9 @@ func TestCommunicationCauses(t *testing.T) {
 0 connect cm_rx_msgs/req 266`, "backlog", []string{
 			"connect: 3 connects waited for the REQ timer (6.14 s: 2, 12.3 s: 1): backlog drops at rank 0 (a, rxe0 port 1): 65 (266 requests received, 201 accepted, 0 rejected, 0 received twice)",
 		}},
+		{"the target's figures are missing", -1, nil, `
+1 connect cm_tx_msgs/req 6982
+0 connect cm_rx_msgs/req 6982`, "", nil},
 		{"rejected and repeated requests are not dropped", 90, nil, `
 1 connect cm_tx_msgs/req 100
 0 connect cm_rx_msgs/req 100
