@@ -116,13 +116,18 @@ func ParseToken(s string) (Token, error) {
 	return "", rank.Errorf(rank.KindUsage, "unknown phase %q: use one of %s", s, tokenNames())
 }
 
-func tokenNames() string {
-	var b strings.Builder
+// tokenNames are all phases in their order.
+func tokenNames() string { return namesOf(func(Entry) bool { return true }) }
+
+// lockstepNames are the phases that all ranks enter together.
+func lockstepNames() string { return namesOf(func(e Entry) bool { return e.Lockstep }) }
+
+func namesOf(wanted func(Entry) bool) string {
+	var names []string
 	for _, e := range Catalogue() {
-		if b.Len() > 0 {
-			b.WriteByte(' ')
+		if wanted(e) {
+			names = append(names, string(e.Token))
 		}
-		b.WriteString(string(e.Token))
 	}
-	return b.String()
+	return strings.Join(names, " ")
 }

@@ -140,7 +140,7 @@ func ParseDelay(text string) (Delay, error) {
 	}
 	entry, ok := Lookup(Token(parts["phase"]))
 	if !ok || !entry.Lockstep {
-		return bad("phase " + strconv.Quote(parts["phase"]) + " is not one that is entered in lockstep")
+		return bad("phase " + strconv.Quote(parts["phase"]) + " is not one that is entered in lockstep, which are " + lockstepNames())
 	}
 	ms, err := strconv.ParseFloat(parts["ms"], 64)
 	// A day is the most that a delay can mean, and keeps the product exact.
