@@ -26,7 +26,8 @@ type slowLine struct {
 	valueNS   int64     // mean full connect
 	typicalNS int64
 	times     float64
-	edges     int64 // that the mean is over
+	edges     int64  // that the mean is over
+	of        string // format of which edges these are, if not plainly its edges
 	compared  int
 }
 
@@ -41,10 +42,11 @@ type connectMatrix struct {
 	busyNS   map[rank.Rank]int64 // larger of late_ns and gap_ns in connect
 	starved  []starvedHost
 	overflow map[rank.Rank]bool // its listener dropped requests
+	cut      bool               // the document does not list all edges
 }
 
 // slowPaths finds what made full connect slow, by median polish over the edges
-// listed: targets (columns), initiators (rows), ranks that are both, hosts all of
+// listed, and for initiators by the sums of all edges if some are not listed: targets (columns), initiators (rows), ranks that are both, hosts all of
 // whose ranks are, and single edges. What a straggler, a starved host or a full
 // listen queue explains is left out.
 func slowPaths(d *Document, starved []starvedHost) []Cause {
@@ -53,7 +55,14 @@ func slowPaths(d *Document, starved []starvedHost) []Cause {
 		return nil
 	}
 	p := medianPolish(m.cells, len(m.rows), len(m.cols))
-	lines := slices.Concat(m.slowLines(p.rows, true), m.slowLines(p.cols, false))
+	initiators := m.slowLines(p.rows, true)
+	if m.cut {
+		// Rows beyond the list are known only as sums, so all are judged by theirs if these are alike.
+		if all, ok := m.slowRows(d); ok {
+			initiators = all
+		}
+	}
+	lines := slices.Concat(initiators, m.slowLines(p.cols, false))
 	slow := map[[2]rank.Rank]bool{}
 	for _, l := range lines {
 		slow[[2]rank.Rank{l.from, l.to}] = true
@@ -66,6 +75,7 @@ func slowPaths(d *Document, starved []starvedHost) []Cause {
 func newMatrix(d *Document, starved []starvedHost) *connectMatrix {
 	m := &connectMatrix{
 		hosts: d.hostNames(), crowds: d.crowds(), busyNS: map[rank.Rank]int64{}, starved: starved, overflow: d.overflowed(),
+		cut: d.EdgesMore > 0,
 	}
 	if p := d.phase("connect"); p != nil {
 		for _, r := range p.Ranks {
@@ -194,6 +204,9 @@ func (m *connectMatrix) slowLines(effects []float64, isRow bool) []slowLine {
 		} else {
 			l.to = ranks[k]
 		}
+		if m.cut {
+			l.of = "%s listed edges"
+		}
 		excess := means[k] - typical
 		effect := effects[k] - mid
 		if effect < math.Log(slowTimes) || 0.6745*effect/mad < stragglerZ || l.times < slowTimes ||
@@ -276,7 +289,7 @@ func (m *connectMatrix) rankCauses(lines []slowLine, d *Document) []Cause {
 		c.at(d, r, m.hosts[r])
 		c.ValueNS = &l.valueNS
 		c.Evidence = fmt.Sprintf("connect: rank %d (%s) as %s is %.1f times slower: full connect takes %s on average over %s, median of %d %ss %s%s",
-			r, m.hosts[r], role, l.times, formatDuration(l.valueNS), plural(l.edges, "edge", "edges"), l.compared, role, formatDuration(l.typicalNS), also)
+			r, m.hosts[r], role, l.times, formatDuration(l.valueNS), l.basis(), l.compared, role, formatDuration(l.typicalNS), also)
 		out = append(out, c)
 	}
 	return shorten(out, "ranks like it")
@@ -321,7 +334,7 @@ func (m *connectMatrix) hostCauses(lines *[]slowLine, d *Document) []Cause {
 		c.at(d, r, h.Host)
 		c.Proc = nil
 		c.Evidence = fmt.Sprintf("connect: all %d ranks of host %s are slow, most of all rank %d as %s: %.1f times slower, full connect takes %s on average over %s, median of %d %ss %s",
-			n, h.Host, r, role, worst.times, formatDuration(worst.valueNS), plural(worst.edges, "edge", "edges"), worst.compared, role, formatDuration(worst.typicalNS))
+			n, h.Host, r, role, worst.times, formatDuration(worst.valueNS), worst.basis(), worst.compared, role, formatDuration(worst.typicalNS))
 		out = append(out, c)
 		*lines = slices.DeleteFunc(*lines, func(l slowLine) bool { _, _, r := l.role(); return m.hosts[r] == h.Host })
 	}
