@@ -44,7 +44,7 @@ func TestUsable(t *testing.T) {
 	}{
 		{"works", func(*machine) {}, ""},
 		{"no library", func(m *machine) {
-			m.load = func() error { return &verbs.LoadError{Library: "librdmacm.so.1", Text: "no such file"} }
+			m.load = func() error { return &verbs.LoadError{File: "librdmacm.so.1", Text: "no such file"} }
 		}, "librdmacm"},
 		{"no modules", func(m *machine) { m.fsys = files() }, "modules are not loaded"},
 		{"no device", func(m *machine) { m.fsys = files("sys/module/ib_core/x 1") }, "no RDMA device (/sys/class/infiniband is empty)"},

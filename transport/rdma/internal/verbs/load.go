@@ -11,16 +11,16 @@ import "fmt"
 
 // LoadError says that the RDMA libraries could not be opened.
 type LoadError struct {
-	Library string // "": both are there, but one is too old
-	Text    string // the loader's words
+	File string // "": both are there, but one is too old
+	Text string // the loader's words
 }
 
 func (e *LoadError) Error() string {
 	if !Built {
 		return "this build has no RDMA: it was made with CGO_ENABLED=0; build with a C compiler: go build ./cmd/rankstorm"
 	}
-	if e.Library == "" {
+	if e.File == "" {
 		return fmt.Sprintf("the RDMA libraries are too old: %s: rdma-core 23 or later is needed", e.Text)
 	}
-	return fmt.Sprintf("%s cannot be opened (%s): install rdma-core's libraries (Debian: librdmacm1 ibverbs-providers)", e.Library, e.Text)
+	return fmt.Sprintf("%s cannot be opened (%s): install rdma-core's libraries (Debian: librdmacm1 ibverbs-providers)", e.File, e.Text)
 }

@@ -5,7 +5,7 @@ package verbs
 // Built says that this binary can speak to the RDMA libraries at all.
 const Built = false
 
-var errNotBuilt = &LoadError{Library: "librdmacm.so.1", Text: "this binary was built without cgo"}
+var errNotBuilt = &LoadError{File: "librdmacm.so.1", Text: "this binary was built without cgo"}
 
 // Load fails: this binary was built without a C compiler.
 func Load() error { return errNotBuilt }

@@ -32,7 +32,7 @@ func Load() error {
 	}
 	var why [512]C.char
 	if which := C.rsv_open(&why[0], C.int(len(why))); which != 0 {
-		return &LoadError{Library: [...]string{"", "libibverbs.so.1", "librdmacm.so.1", ""}[which], Text: C.GoString(&why[0])}
+		return &LoadError{File: [...]string{"", "libibverbs.so.1", "librdmacm.so.1", ""}[which], Text: C.GoString(&why[0])}
 	}
 	load.done = true
 	return nil
