@@ -280,7 +280,7 @@ func (j *faultJob) check(t *testing.T, resumed time.Duration) {
 			if p.ended > bound {
 				t.Errorf("process %d ended %v after the start, bound %v", i, p.ended, bound)
 			}
-			if i != writer.i && p.stdout.Len() > 0 {
+			if i != writer.i && p.stdout.String() != "" {
 				t.Errorf("process %d wrote to stdout: %s", i, p.stdout.String())
 			}
 		}
@@ -296,7 +296,7 @@ func (j *faultJob) check(t *testing.T, resumed time.Duration) {
 			documents = documents[:len(documents)-1]
 			continue
 		}
-		if p.ended > resumed+5*time.Second || ExitCode(p.err) != 1 || p.stdout.Len() > 0 {
+		if p.ended > resumed+5*time.Second || ExitCode(p.err) != 1 || p.stdout.String() != "" {
 			t.Errorf("process %d was stopped and went on at %v: it ended at %v with %d and printed %q: %v", i, resumed, p.ended, ExitCode(p.err), p.stdout.String(), p.err)
 		}
 		for _, name := range documents[len(documents)-2:] {

@@ -46,9 +46,27 @@ type bubbleProc struct {
 	cancel context.CancelCauseFunc
 	err    error
 	ended  time.Duration // since the start of the job
-	stderr bytes.Buffer
-	stdout bytes.Buffer
+	stderr text
+	stdout text
 	out    string
+}
+
+// text is what a process printed, to be read while it runs.
+type text struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (x *text) Write(b []byte) (int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.b.Write(b)
+}
+
+func (x *text) String() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.b.String()
 }
 
 // haltClock stands still while its process is stopped, and with it all that asks for the time.
@@ -215,7 +233,7 @@ func (b *bubble) clean() *collect.Document {
 		if p.err != nil {
 			b.t.Errorf("process %d: %v\nstderr: %s", p.i, p.err, p.stderr.String())
 		}
-		if p.i > 0 && p.stdout.Len() > 0 {
+		if p.i > 0 && p.stdout.String() != "" {
 			b.t.Errorf("process %d wrote to stdout: %s", p.i, p.stdout.String())
 		}
 	}
