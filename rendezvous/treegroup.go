@@ -282,7 +282,11 @@ func (g *Group) start(l *link) {
 
 // ended is called once per link, by its reader.
 func (g *Group) ended(l *link, err error) {
-	lost := g.lostError(l.proc, "pid %d: control link lost: %w", g.table.Procs[l.proc].PID, err)
+	to := ""
+	if own := g.table.Procs[g.self].Host; own != g.table.Procs[l.proc].Host { // it may be the network between them: name both ends
+		to = fmt.Sprintf(" to process %d (%s)", g.self, own)
+	}
+	lost := g.lostError(l.proc, "pid %d: control link%s lost: %w", g.table.Procs[l.proc].PID, to, err)
 	g.mu.Lock()
 	if !g.sealOver {
 		g.notes = append(g.notes, sealNote{l: l, kind: noteEnded, err: lost})

@@ -16,18 +16,21 @@ const heapLive = "/gc/heap/live:bytes" // what the last collection found in use
 // holds says what this process holds after a round.
 func (p *process) holds() *collect.RoundHeld {
 	offset, _ := p.group.Offset()
-	fds, goroutines := p.held()
+	fds, _ := p.held()
 	heap := []metrics.Sample{{Name: heapLive}}
 	metrics.Read(heap)
 	h := &collect.RoundHeld{
 		Procs: 1, AtNS: p.clock.Now() + offset, TimeWait: timeWait(),
-		FDs: collect.LevelOf(p.self, max(fds, 0)), Goroutines: collect.LevelOf(p.self, max(goroutines, 0)),
+		FDs:       collect.LevelOf(p.self, max(fds, 0)),
 		RSSBytes:  collect.LevelOf(p.self, max(residentBytes(), 0)),
 		HeapBytes: collect.LevelOf(p.self, int64(heap[0].Value.Uint64())),
 	}
+	var goroutines int64
 	for i, n := range owned(&p.stacks) {
 		h.Owned[i] = collect.LevelOf(p.self, n)
+		goroutines += n
 	}
+	h.Goroutines = collect.LevelOf(p.self, goroutines)
 	return h
 }
 

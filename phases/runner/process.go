@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,8 +92,7 @@ type process struct {
 	searching bool        // for the root
 	searchFor *rank.Error // why
 	askers    []asker
-	adopted   int   // children that were orphans
-	dialled   int64 // links to a parent that this process opened itself, as an orphan: 0 or 1
+	adopted   int // children that were orphans
 	kept      []kept
 	keptBytes int
 	summed    bool // the summary of the slot was made
@@ -166,9 +164,12 @@ func (p *process) lost(proc rank.Proc, err error) *rank.Error {
 	text := "control link closed"
 	if err != nil {
 		text = err.Error()
-		if e != nil && e.Proc == proc && e.Text != "" { // who and where are said already
-			text = strings.TrimPrefix(strings.TrimPrefix(e.Text, fmt.Sprintf("pid %d: ", pid)), "control link lost: ")
+		if e != nil && e.Proc == proc && e.Err != nil { // who and where are said already
+			text = e.Err.Error()
 		}
+	}
+	if own := p.table.Entry(p.self).Host; own != host { // it may be the network between them: name both ends
+		text = fmt.Sprintf("control link to process %d (%s): %s", p.self, own, text)
 	}
 	return &rank.Error{
 		Kind: rank.KindLost, Proc: proc, Ranks: ranks, Host: host, Phase: string(p.phase()), Peer: rank.None,

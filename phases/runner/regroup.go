@@ -61,12 +61,12 @@ func (p *process) found(ev rendezvous.Event) {
 	p.searching = false
 	switch ev.Kind {
 	case rendezvous.Attached:
-		p.orphaned, p.dialled = false, 1
+		p.orphaned = false
 		p.step(phases.MemberInput{Kind: phases.MAttached, Proc: ev.Proc})
 	case rendezvous.GivenUp:
 		p.step(phases.MemberInput{Kind: phases.MGivenUp, Cause: rank.AsError(ev.Err, rank.KindLost)})
 	case rendezvous.Successor:
-		p.orphaned, p.dialled = false, 0
+		p.orphaned = false
 		p.takeOver(phases.SetOf(ev.Procs...))
 	}
 	p.drain()

@@ -2,8 +2,8 @@ package runner
 
 import (
 	"math"
+	"net/netip"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,20 +64,29 @@ func (p *process) rdmaHeld() *collect.RDMAHeld {
 	return h
 }
 
-// held counts descriptors and goroutines, without those of streams that came in at the control plane's ports: these
-// are no matter of the storm, and anybody may open one at any moment. Nor is the link that an orphan opened to the root,
-// in place of the one that came in from its parent. The count is taken when it stands still.
+// held counts the descriptors and goroutines that are not the control plane's: links, gossip and whoever knocks come
+// and go at any moment, and are no matter of the storm. Descriptors are counted while their number stands still.
 func (p *process) held() (fds, goroutines int64) {
+	listening := map[netip.AddrPort]bool{}
+	for i := range p.table.Procs {
+		for _, a := range p.table.Procs[i].Control {
+			listening[a] = true
+		}
+	}
 	ports := p.group.Ports()
 	for range countTries {
-		open, foreign := openFDs(ports)
-		n := runtime.NumGoroutine()
-		fds, goroutines = int64(open-foreign)-p.dialled, int64(n-foreign)-p.dialled
-		if open < 0 {
-			return -1, int64(n)
-		}
-		if _, again := openFDs(ports); again == foreign {
+		open, control := openFDs(ports, listening)
+		if fds = int64(open - control); open < 0 {
+			fds = -1
 			break
+		}
+		if _, again := openFDs(ports, listening); again == control {
+			break
+		}
+	}
+	for i, n := range owned(&p.stacks) {
+		if name := collect.Owners[i]; name != "rendezvous" && name != "gossip" {
+			goroutines += n
 		}
 	}
 	return fds, goroutines
@@ -91,9 +100,9 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// openFDs counts the entries of /proc/self/fd but the one that reads it, and how many of them are streams that came in
-// at one of the ports; -1 if it cannot be read.
-func openFDs(ports []uint16) (open, incoming int) {
+// openFDs counts the entries of /proc/self/fd but the one that reads it, and how many of them are streams of the control
+// plane: in at one of the ports, or out to where a process of the job listens; -1 if it cannot be read.
+func openFDs(ports []uint16, listening map[netip.AddrPort]bool) (open, control int) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return -1, 0
@@ -104,25 +113,29 @@ func openFDs(ports []uint16) (open, incoming int) {
 			continue
 		}
 		local, err := syscall.Getsockname(fd)
-		if err != nil || !slices.Contains(ports, portOf(local)) {
+		if err != nil {
 			continue
 		}
-		if _, err := syscall.Getpeername(fd); err == nil { // not the listener
-			incoming++
+		peer, err := syscall.Getpeername(fd)
+		if err != nil {
+			continue // a listener, or not connected yet
+		}
+		if listening[addrPortOf(peer)] || slices.Contains(ports, addrPortOf(local).Port()) {
+			control++
 		}
 	}
-	return len(entries) - 1, incoming
+	return len(entries) - 1, control
 }
 
-// portOf an address of the internet, 0 for others.
-func portOf(a syscall.Sockaddr) uint16 {
+// addrPortOf an address of the internet, the zero one for others.
+func addrPortOf(a syscall.Sockaddr) netip.AddrPort {
 	switch a := a.(type) {
 	case *syscall.SockaddrInet4:
-		return uint16(a.Port)
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
 	case *syscall.SockaddrInet6:
-		return uint16(a.Port)
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr).Unmap(), uint16(a.Port))
 	}
-	return 0
+	return netip.AddrPort{}
 }
 
 // mostFDs is how many descriptors this process may open now, -1 if unknown.

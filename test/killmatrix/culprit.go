@@ -102,6 +102,8 @@ func (j *job) disagrees(s *side) string {
 		switch {
 		case j.c.victim == "root", c.Host == j.victim.host, on(c.Proc), on(d.procOf(c.Rank)), d.onlyWith(j.victim.onHost):
 			return "" // whom the root hears badly is late, whichever end loses
+		case regexp.MustCompile(`\(` + j.victim.host + `\)`).MatchString(d.Exit.Text):
+			return "" // the other end of the link that was lost
 		}
 		return fmt.Sprintf("names %s", c)
 	case j.victim.host != "" && s.apart:

@@ -250,7 +250,7 @@ func (j *job) findHost() error {
 func (j *job) strikeHost() error {
 	host := j.victim.host
 	_, err := j.lab.do(map[string][]string{
-		"cut": {"cut", host}, "drop": {"drop", host}, "loss": {"loss", host, "30"}, "rate": {"rate", host, "200kbit"}, "crash": {"kill", host},
+		"cut": {"cut", host}, "drop": {"drop", host}, "loss": {"loss", host, "30"}, "rate": {"rate", host, "200kbit", "1600"}, "crash": {"kill", host},
 	}[j.c.fault]...)
 	return err
 }

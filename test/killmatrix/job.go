@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -304,10 +305,17 @@ func (j *job) startSpawn() error {
 	return nil
 }
 
-// child is the pid of process n of a spawned job: they are started in order.
+// child is the pid of process n of a spawned job: they are started in order,
+// and pids begin anew after the largest one.
 func (j *job) child(n int) int {
-	pids := childrenOf(j.procs[0].pid)
-	slices.Sort(pids)
+	parent := j.procs[0].pid
+	pids := childrenOf(parent)
+	slices.SortFunc(pids, func(a, b int) int {
+		if (a < parent) != (b < parent) {
+			return cmp.Compare(b, a)
+		}
+		return cmp.Compare(a, b)
+	})
 	if n >= len(pids) {
 		return 0
 	}
