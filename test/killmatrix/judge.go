@@ -89,6 +89,8 @@ func (j *job) judge(o *outcome) {
 		j.traces = fmt.Sprintf("%d frames hit", n)
 		if err != nil {
 			o.fault("%v", err)
+		} else if late := j.c.phase == "disconnect" || j.c.phase == "destroy"; n == 0 && j.c.fault == "rate" && late {
+			j.traces += ": too few were left to wait"
 		} else if n == 0 {
 			o.fault("no frame was lost or delayed: the fault did nothing")
 		}
