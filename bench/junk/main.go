@@ -51,7 +51,7 @@ type document struct {
 			P99NS  *int64 `json:"p99_ns"`
 		}
 	}
-	Causes   []struct{ Kind, Text string }
+	Causes   []struct{ Kind, Evidence string }
 	Warnings []string
 }
 
@@ -188,7 +188,7 @@ func job(side int) (figure map[string]float64, sent string, err error) {
 		return nil, "", fmt.Errorf("connections %+v", c)
 	}
 	for _, c := range d.Causes {
-		text.WriteString("  cause " + c.Kind + ": " + c.Text + "\n")
+		text.WriteString("  cause " + c.Kind + ": " + c.Evidence + "\n")
 	}
 	for _, w := range d.Warnings {
 		text.WriteString("  " + w + "\n")
