@@ -1,10 +1,13 @@
 # Draws docs/soak.svg from bench/out/soak.dat: gnuplot bench/soak.gp
-set terminal svg size 900,400 font "sans,12" background "white"
+set terminal svg noenhanced size 900,400 font "sans,12" background "white"
 set output "docs/soak.svg"
 set grid
 set key below
 set xlabel "connections so far"
 set format x "%.0s%c"
+set xtics 250000
+set autoscale xfix
+set format y "%.0f"
 data = "bench/out/soak.dat"
 set multiplot layout 1,2
 set title "memory of all processes"
