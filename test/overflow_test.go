@@ -165,11 +165,12 @@ func (o *overflowed) cause(kind string) (evidence, fix string, count int64, rank
 	return "", "", 0, rank
 }
 
-// judge what holds whatever becomes of the connections: the drops are those of the namespace, and the fix is named once.
+// judge what holds whatever becomes of the connections: the drops are those of the namespace, most of them as the queue was
+// full, and the fix is named once.
 func (o *overflowed) judge(t *testing.T, conns int) {
 	t.Helper()
 	evidence, _, count, rank := o.cause("drops")
-	if o.drops == 0 || count != o.drops || o.overflows != o.drops || rank != 0 {
+	if o.drops == 0 || count != o.drops || o.overflows == 0 || o.overflows > o.drops || rank != 0 {
 		t.Errorf("drops named: %d of rank %d; the namespace counts %d drops, %d overflows: %s", count, rank, o.drops, o.overflows, evidence)
 	}
 	fix := fmt.Sprintf("the listen queue of rank 0 has --backlog 8 and %d connections may reach it at once: set --backlog %d (net.core.somaxconn allows", conns, conns)

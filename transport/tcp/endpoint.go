@@ -25,6 +25,7 @@ type endpoint struct {
 	listener atomic.Int32 // -1: none; workers read it on each accept
 	mu       sync.Mutex   // the listener's coming and going, and who watches it
 	drops    int64        // of a listener that is closed
+	before   int64        // requests that the namespace dropped before there was a listener
 	closed   bool
 }
 
@@ -45,6 +46,7 @@ func (e *endpoint) Listen(backlog int) (transport.Address, int64, int64, error) 
 	if backlog == 0 {
 		backlog = largestBacklog()
 	}
+	e.before = namespaceDrops()
 	begin := e.clock.Now()
 	fd, err := listenOn(&e.adv, backlog)
 	if err != nil {
@@ -121,6 +123,16 @@ func largestBacklog() int {
 	return unix.SOMAXCONN
 }
 
+// dropped is how many requests the listener dropped, -1 if not known. The socket is read first: what the namespace
+// counts meanwhile takes nothing away.
+func (e *endpoint) dropped(listener int) int64 {
+	n := socketDrops(listener)
+	if n <= 0 {
+		return n
+	}
+	return requestsDropped(n, namespaceDrops(), e.before)
+}
+
 // Counters may be called from any goroutine.
 func (e *endpoint) Counters() transport.Counters {
 	var c transport.Counters
@@ -129,7 +141,7 @@ func (e *endpoint) Counters() transport.Counters {
 	if fd := int(e.listener.Load()); fd >= 0 {
 		c.FDs++
 		c.Listeners++
-		if c.ListenDrops = listenDrops(fd); c.ListenDrops >= 0 {
+		if c.ListenDrops = e.dropped(fd); c.ListenDrops >= 0 {
 			c.ListenDrops += e.drops
 		}
 	}
@@ -150,7 +162,7 @@ func (e *endpoint) Close() error {
 	e.mu.Lock()
 	e.closed = true
 	if fd := int(e.listener.Swap(-1)); fd >= 0 {
-		e.drops += max(listenDrops(fd), 0)
+		e.drops += max(e.dropped(fd), 0)
 		unix.Close(fd)
 	}
 	e.mu.Unlock()

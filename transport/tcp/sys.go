@@ -14,9 +14,9 @@ func accept4(fd int) (int, unix.Errno) {
 	return int(r), no
 }
 
-// listenDrops is sk_drops of a socket: for a listener the requests it dropped
-// because a queue was full. -1: not known.
-func listenDrops(fd int) int64 {
+// socketDrops is sk_drops of a socket: for a listener the requests it dropped
+// because a queue was full, and more (see requestsDropped). -1: not known.
+func socketDrops(fd int) int64 {
 	const drops = 8 // SK_MEMINFO_DROPS
 	var mem [9]uint32
 	n := uint32(unsafe.Sizeof(mem))
