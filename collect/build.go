@@ -64,6 +64,7 @@ type builder struct {
 	after   map[rank.Proc]ProcResources
 	errors  []rank.Error
 	cut     int64
+	pauses  []PauseDoc // the longest first
 
 	barriers    thinned[BarrierDoc]
 	rounds      thinned[RoundDoc]
@@ -98,7 +99,7 @@ func NewDocument(m Meta) *Document {
 		Hosts: []Host{}, Clock: []ProcClock{}, Barriers: []BarrierDoc{}, RoundsHeld: []RoundHeldDoc{}, Ranks: []RankDoc{},
 		Addresses: append([]AddressDoc{}, m.Addresses...), Phases: []PhaseDoc{},
 		Rounds: []RoundDoc{}, EdgeList: []EdgeDoc{}, Resources: []ResourceDoc{}, Errors: []ErrorDoc{},
-		Causes: []Cause{}, Warnings: []string{}, Losses: []Loss{},
+		Causes: []Cause{}, Pauses: []PauseDoc{}, Warnings: []string{}, Losses: []Loss{},
 		build: &builder{
 			startNS: m.StartNS, clocks: map[rank.Proc]ProcClock{},
 			before: map[rank.Proc]ProcResources{}, peak: map[rank.Proc]ProcResources{}, after: map[rank.Proc]ProcResources{},
@@ -199,6 +200,7 @@ func (d *Document) AddSlot(s *Summary) error {
 	b.ports.add(s)
 	d.RoundsRun = max(d.RoundsRun, int64(s.Round)+1)
 	d.addHeld(s)
+	d.addPauses(s)
 	var cut int64
 	b.errors, cut = capErrors(append(b.errors, s.Errors...))
 	b.cut += cut + s.ErrorsMore
@@ -238,6 +240,10 @@ func (p *phaseBuild) add(s *Summary, startNS int64) {
 		if r.GapNS >= 0 {
 			gap := r.GapNS
 			one.GapNS = &gap
+			if r.GapWaitNS >= 0 && r.GapRunNS >= 0 {
+				wait, run := r.GapWaitNS, r.GapRunNS
+				one.GapWaitNS, one.GapRunNS = &wait, &run
+			}
 		}
 		if r.ended() {
 			busy := r.EndedNS - r.BeganNS
@@ -249,7 +255,9 @@ func (p *phaseBuild) add(s *Summary, startNS int64) {
 		}
 		if old, ok := p.ranks[r.Rank]; ok {
 			one.LateNS, one.BusyNS = maxOf(one.LateNS, old.LateNS), maxOf(one.BusyNS, old.BusyNS)
-			one.GapNS = maxOf(one.GapNS, old.GapNS)
+			if old.GapNS != nil && (one.GapNS == nil || *old.GapNS >= *one.GapNS) {
+				one.GapNS, one.GapWaitNS, one.GapRunNS = old.GapNS, old.GapWaitNS, old.GapRunNS
+			}
 		}
 		p.ranks[r.Rank] = one
 	}

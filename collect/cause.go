@@ -24,6 +24,7 @@ const (
 
 // Diagnose finds what explains a slow or failed job, from the document alone:
 //
+//   - stopped: a process, or all of a host, was not to run for a while (pauses);
 //   - straggler: a rank that began a phase late (late_ns);
 //   - stall: a rank whose worker stood still with work at hand (gap_ns);
 //   - starved: many ranks of a host stood still;
@@ -44,11 +45,13 @@ const (
 func Diagnose(d *Document) []Cause {
 	out := []Cause{}
 	hosts := d.hostNames()
-	starved := starvedHosts(d)
-	uneven := unevenStarts(d, starved)
+	stopped := stops(d)
+	starved := starvedHosts(d, stopped)
+	uneven := unevenStarts(d, starved, stopped)
+	out = append(out, stopCauses(d, stopped)...)
 	out = append(out, causesOf(starved)...)
 	out = append(out, uneven...)
-	out = append(out, stragglers(d, hosts, starved, uneven)...)
+	out = append(out, stragglers(d, hosts, starved, uneven, stopped)...)
 	out = append(out, exhausted(d)...)
 	failed := failedConnections(d, hosts)
 	n := d.Connections.Dead
@@ -98,14 +101,14 @@ type candidate struct {
 // stragglers names the worst candidates of the whole job: at most mostNamed, and
 // none that is less than a quarter of the worst, which is the machine's usual
 // noise beside it.
-func stragglers(d *Document, hosts map[rank.Rank]string, starved []starvedHost, uneven []Cause) []Cause {
+func stragglers(d *Document, hosts map[rank.Rank]string, starved []starvedHost, uneven []Cause, stopped []stop) []Cause {
 	var list []candidate
 	for _, p := range d.Phases {
 		list = append(list, candidates(d, p, hosts)...)
 	}
-	// What is told of a whole host, or of many ranks, is not told of each.
+	// What is told of a whole host, of many ranks, or of a process that was stopped, is not told of each.
 	list = slices.DeleteFunc(list, func(c candidate) bool {
-		return slices.ContainsFunc(starved, func(h starvedHost) bool { return h.host == hosts[c.worst.rank] && h.explains(c.worst.ns) }) ||
+		return stopExplains(stopped, procOf(d, c.worst.rank), c.phase, c.worst.ns) || slices.ContainsFunc(starved, func(h starvedHost) bool { return h.host == hosts[c.worst.rank] && h.explains(c.worst.ns) }) ||
 			c.kind == "straggler" && slices.ContainsFunc(uneven, func(u Cause) bool { return u.Phase == c.phase })
 	})
 	slices.SortStableFunc(list, func(x, y candidate) int { return cmp.Compare(y.worst.ns, x.worst.ns) })
@@ -114,9 +117,10 @@ func stragglers(d *Document, hosts map[rank.Rank]string, starved []starvedHost, 
 	for _, c := range list {
 		r, ns, proc, host := c.worst.rank, c.worst.ns, procOf(d, c.worst.rank), hosts[c.worst.rank]
 		who := fmt.Sprintf("rank %d", r)
-		what := "began late by"
+		what, waited := "began late by", ""
 		if c.kind == "stall" {
 			what = "stood still with work at hand for"
+			waited = d.gapText(c.phase, r)
 		}
 		others := "the other " + plural(int64(c.compared-1), "rank", "ranks")
 		if len(c.ranks) > 1 {
@@ -126,8 +130,8 @@ func stragglers(d *Document, hosts map[rank.Rank]string, starved []starvedHost, 
 		}
 		out = append(out, Cause{
 			Kind: c.kind, Rank: &r, Proc: &proc, Host: host, Phase: c.phase, ValueNS: &ns,
-			Evidence: fmt.Sprintf("%s: %s (%s) %s %s; median of %s %s", c.phase, who, host, what, formatDuration(ns),
-				others, overBound(c.medianNS, c.boundNS)),
+			Evidence: fmt.Sprintf("%s: %s (%s) %s %s%s; median of %s %s", c.phase, who, host, what, formatDuration(ns),
+				waited, others, overBound(c.medianNS, c.boundNS)),
 			Fix: "look for load, throttling or a stopped process on " + host,
 		})
 	}

@@ -26,20 +26,22 @@ type starvedHost struct {
 	othersNS      int64 // their median
 	workers, cpus int64 // cpus 0: not known
 	floorNS       int64
+	waited        string // of the worst
 }
 
 // starvedHosts finds hosts that lacked CPU: of the ranks of a host that had work
 // in a phase, at least two and at least half have a gap_ns of the floor (5 ms ×
 // workers per CPU) or more, and their median is at least ten times the median
 // gap of the ranks on other hosts; a job of one host needs four times the floor.
-// A host is told once, in the phase with the largest median.
-func starvedHosts(d *Document) []starvedHost {
+// A host is told once, in the phase with the largest median. Ranks that are known to
+// have waited for no CPU are left out: they stood still for another reason.
+func starvedHosts(d *Document, stopped []stop) []starvedHost {
 	found := map[string]starvedHost{}
 	hosts := d.hostNames()
 	for _, p := range d.Phases {
 		gaps := map[string][]rankValue{}
 		for _, r := range p.Ranks {
-			if r.GapNS != nil {
+			if r.GapNS != nil && !r.idle() && !stopExplains(stopped, procOf(d, r.Rank), p.Phase, *r.GapNS) {
 				host := hosts[r.Rank]
 				gaps[host] = append(gaps[host], rankValue{r.Rank, *r.GapNS})
 			}
@@ -79,6 +81,7 @@ func starvedHosts(d *Document) []starvedHost {
 				continue
 			}
 			if old, ok := found[h.Host]; !ok || s.medianNS > old.medianNS {
+				s.waited = d.gapText(p.Phase, s.worst)
 				found[h.Host] = s
 			}
 		}
@@ -95,8 +98,8 @@ func causesOf(list []starvedHost) []Cause {
 	var out []Cause
 	for _, h := range list {
 		r, ns, n := h.worst, h.mostNS, int64(h.still)
-		text := fmt.Sprintf("%s: %d of %d ranks of host %s stood still with work at hand, median %s, longest rank %d for %s",
-			h.phase, h.still, h.ranks, h.host, formatDuration(h.medianNS), h.worst, formatDuration(h.mostNS))
+		text := fmt.Sprintf("%s: %d of %d ranks of host %s stood still with work at hand, median %s, longest rank %d for %s%s",
+			h.phase, h.still, h.ranks, h.host, formatDuration(h.medianNS), h.worst, formatDuration(h.mostNS), h.waited)
 		if h.others > 0 {
 			text += ", on other hosts median " + formatDuration(h.othersNS)
 		}

@@ -13,9 +13,9 @@ import (
 // or 20 ms × workers per CPU on a host that has more than one) and by more than twice
 // the clock bound. Fewer
 // are stragglers, each for itself. Only the phase with the widest start is told;
-// if the late ranks are all those of one host, it is named. What a starved host
-// explains is left out.
-func unevenStarts(d *Document, starved []starvedHost) []Cause {
+// if the late ranks are all those of one host, it is named. What a starved host or
+// a stop explains is left out.
+func unevenStarts(d *Document, starved []starvedHost, stopped []stop) []Cause {
 	var best *Cause
 	crowds, hosts := d.crowds(), d.hostNames()
 	for _, p := range d.Phases {
@@ -39,7 +39,8 @@ func unevenStarts(d *Document, starved []starvedHost) []Cause {
 		lateHosts := map[string]int{}
 		for _, v := range values {
 			host := hosts[v.rank]
-			if v.ns-first.ns < unevenFloorNS(crowds[host]) || v.ns-first.ns <= 2*bound || explainedBy(starved, host, v.ns) {
+			if v.ns-first.ns < unevenFloorNS(crowds[host]) || v.ns-first.ns <= 2*bound || explainedBy(starved, host, v.ns) ||
+				stopExplains(stopped, procOf(d, v.rank), p.Phase, v.ns) {
 				continue
 			}
 			late = append(late, v.rank)

@@ -147,7 +147,7 @@ func (s *Summary) validate() error {
 		}
 	}
 	c := s.Conns
-	for _, n := range []int64{c.Planned, c.Started, c.Established, c.Accepted, c.Dead, c.Failed, s.EdgesMore, s.ErrorsMore} {
+	for _, n := range []int64{c.Planned, c.Started, c.Established, c.Accepted, c.Dead, c.Failed, s.EdgesMore, s.ErrorsMore, s.PausesMore} {
 		if n < 0 {
 			return errors.New("a count is negative")
 		}
@@ -167,6 +167,14 @@ func (s *Summary) validate() error {
 	}
 	if err := validatePorts(s.Ports); err != nil {
 		return err
+	}
+	for _, p := range s.Pauses {
+		if p.When != PauseBefore && p.When != PauseIn && p.When != PauseAfter {
+			return fmt.Errorf("pause of process %d: %.20q is no time", p.Proc, p.When)
+		}
+		if p.GapNS < 0 || p.WaitNS < -1 || p.WaitNS > p.GapNS || p.RunNS < -1 || p.RunNS > p.GapNS {
+			return fmt.Errorf("pause of process %d: %d ns, %d waited and %d run, is none", p.Proc, p.GapNS, p.WaitNS, p.RunNS)
+		}
 	}
 	if len(s.Errors) > MaxErrors {
 		return fmt.Errorf("%d errors are more than the %d allowed", len(s.Errors), MaxErrors)

@@ -55,6 +55,8 @@ type Document struct {
 	EdgesMore      int64              `json:"edge_list_left_out"`
 	Gossip         *Gossip            `json:"gossip"`
 	Control        Control            `json:"control"` // of one slot: the most; in all: the sum
+	Pauses         []PauseDoc         `json:"pauses"`
+	PausesMore     int64              `json:"pauses_left_out"`
 	Resources      []ResourceDoc      `json:"resources"`
 	DeviceCounters *DeviceCountersDoc `json:"device_counters"` // null: the transport's devices do not count, or nobody read them
 	RoundsHeld     []RoundHeldDoc     `json:"round_resources"`
@@ -169,6 +171,21 @@ type RankPhaseDoc struct {
 	LateNS *int64    `json:"late_ns"` // began - T; null if there was no T
 	BusyNS *int64    `json:"busy_ns"` // ended - began; null if it never began or ended
 	GapNS  *int64    `json:"gap_ns"`  // longest stand-still with work at hand; null if it had no work
+	// How long a thread of its process waited for a CPU meanwhile, and ran; null if the kernel does not say.
+	GapWaitNS *int64 `json:"gap_wait_ns"`
+	GapRunNS  *int64 `json:"gap_run_ns"`
+}
+
+// PauseDoc is a time in which nobody ran a process, see Pause.
+type PauseDoc struct {
+	Proc   rank.Proc `json:"proc"`
+	Host   string    `json:"host"`
+	Phase  string    `json:"phase"`
+	When   string    `json:"when"` // before, in or after the work of its ranks in the phase
+	AtNS   int64     `json:"at_ns"`
+	GapNS  int64     `json:"gap_ns"`
+	WaitNS *int64    `json:"wait_ns"` // null if the kernel does not say; so is run_ns
+	RunNS  *int64    `json:"run_ns"`
 }
 
 // StepDoc is one step of a phase, over all ranks, rounds and stages.

@@ -17,6 +17,7 @@ const (
 	EdgesFirst   = 10_000 // edges kept in order of (from, to)
 	EdgesWorst   = 100    // of the others: those with the longest full connect
 	EdgesSampled = 1_000  // of the others: those with the smallest hash of (from, to)
+	MaxPauses    = 1_000  // the longest; of a slot, and of a document
 )
 
 // edgeSeed fixes which edges the sample holds: the same in every process and run.
@@ -83,6 +84,8 @@ func (s *Summary) mergeLists(a, b *Summary) error {
 	if s.Ports, err = mergeSorted(a.Ports, b.Ports, PortSum.compare); err != nil {
 		return fmt.Errorf("ports: %w", err)
 	}
+	s.Pauses, cut = capPauses(slices.Concat(a.Pauses, b.Pauses))
+	s.PausesMore = a.PausesMore + b.PausesMore + cut
 	s.Errors = append(slices.Clone(a.Errors), b.Errors...)
 	s.Errors, cut = capErrors(s.Errors)
 	s.ErrorsMore = a.ErrorsMore + b.ErrorsMore + cut

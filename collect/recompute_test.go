@@ -100,8 +100,10 @@ func TestRecomputeCauses(t *testing.T) {
 		}
 	}
 	for i, ns := range []int64{40e6, 60e6} { // ranks 0 and 1 are host n0
-		connect.Ranks[i].GapNS = &ns
+		connect.Ranks[i].GapNS, connect.Ranks[i].GapWaitNS = &ns, &ns
 	}
+	wait, run := int64(2e6), int64(5e6)
+	d.Pauses = append(d.Pauses, PauseDoc{Proc: 5, Host: d.Ranks[5].Host, Phase: "qp", When: PauseAfter, AtNS: 1e9, GapNS: 250e6, WaitNS: &wait, RunNS: &run})
 	resolve := d.phase("resolve")
 	for i := range 6 {
 		*resolve.Ranks[3*i].LateNS += 30e6
@@ -121,7 +123,7 @@ func TestRecomputeCauses(t *testing.T) {
 	if out, err := recompute(t, python, encode(t, d), text); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	for _, kind := range []string{"starved", "uneven", "ports", "drops", "slow_target"} {
+	for _, kind := range []string{"stopped", "starved", "uneven", "ports", "drops", "slow_target"} {
 		i, ok := kinds[kind]
 		if !ok {
 			t.Errorf("no cause %s in %+v", kind, d.Causes)

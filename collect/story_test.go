@@ -96,7 +96,7 @@ func (st story) summary(t testing.TB, rng *rand.Rand, seq, round int32, at int64
 		if phase == "connect" && r == st.lateRank {
 			began += 300_000_000
 		}
-		s.Ranks = append(s.Ranks, RankPhase{Rank: r, BeganNS: began, EndedNS: began + 2_000_000, GapNS: rng.Int64N(80_000)})
+		s.Ranks = append(s.Ranks, RankPhase{Rank: r, BeganNS: began, EndedNS: began + 2_000_000, GapNS: rng.Int64N(80_000), GapWaitNS: -1, GapRunNS: -1})
 		last := began
 		for order, step := range steps {
 			sum, conns, edges := st.step(t, rng, r, int32(order), step, began, micro)

@@ -67,6 +67,22 @@ type RankPhase struct {
 	BeganNS int64     `msgpack:"b"` // when the rank's workers began, ns on the root's clock (the latest of them)
 	EndedNS int64     `msgpack:"e"` // when its own work was over
 	GapNS   int64     `msgpack:"g"` // longest time a worker that had work stood still beyond the wait it asked for; -1 if none had work
+	// What the process did meanwhile, as in Pause; -1 if it is not known.
+	GapWaitNS int64 `msgpack:"gw"`
+	GapRunNS  int64 `msgpack:"gr"`
+}
+
+// Pause is a time in which nobody ran a process: a ticker of its own came late by
+// so much. WaitNS and RunNS are how long a thread of it, the one with most, waited
+// in the run queue of a CPU and ran meanwhile, as the kernel's scheduler counts
+// them; both -1 if it does not say.
+type Pause struct {
+	Proc   rank.Proc `msgpack:"p"`
+	AtNS   int64     `msgpack:"a"` // when the ticker was due, ns on the root's clock
+	GapNS  int64     `msgpack:"g"`
+	WaitNS int64     `msgpack:"w"` // ≤ GapNS
+	RunNS  int64     `msgpack:"r"` // ≤ GapNS
+	When   string    `msgpack:"t"` // PauseBefore, PauseIn or PauseAfter the work of its ranks in the phase
 }
 
 // Barrier is what one process, or several, saw of a barrier; root's clock. A
@@ -159,6 +175,8 @@ type Summary struct {
 	Clocks     []ProcClock     `msgpack:"ck"`
 	Control    Control         `msgpack:"ct"`
 	Held       *RoundHeld      `msgpack:"hd"` // after a round of several, nil otherwise
+	Pauses     []Pause         `msgpack:"pa"` // of PauseFloorNS or more: at most MaxPauses, the first in the order of Pause.compare
+	PausesMore int64           `msgpack:"pm"` // pauses left out of Pauses by the cap
 	Ports      []PortSum       `msgpack:"pt"` // counters of devices, by the one process of each machine that reads them
 }
 

@@ -397,6 +397,14 @@ def check_cause(doc, cause):
             check(f"{who}: spread of late_ns", cause["value_ns"], max(lates) - min(lates))
         if kind in ("fds", "ports"):
             check(f"{who}: failures", cause["count"], sum(s["failures"].get("no " + kind, 0) for s in phase["steps"]))
+    if kind == "stopped":
+        stops = [p for p in doc["pauses"] if p["phase"] == cause["phase"] and p["host"] == cause["host"]
+                 and cause["proc"] in (None, p["proc"]) and p["wait_ns"] is not None and 2 * (p["wait_ns"] + p["run_ns"]) <= p["gap_ns"]]
+        check(f"{who}: stopped", cause["value_ns"] in [p["gap_ns"] for p in stops], True)
+        if cause["proc"] is None:
+            procs = {r["proc"] for r in doc["ranks"] if r["host"] == cause["host"]}
+            check(f"{who}: processes of the host", {p["proc"] for p in stops}, procs)
+            check(f"{who}: count", cause["count"], sum(r["host"] == cause["host"] for r in doc["ranks"]))
     if kind == "drops":
         held = [r for r in doc["resources"] if r["proc"] == cause["proc"]][0]
         seen = [held[m]["listen_drops"] for m in ("peak", "after") if held[m] and held[m]["listen_drops"] is not None]

@@ -19,7 +19,7 @@ import (
 const stopped = 300 * time.Millisecond
 
 // A rank that is stopped from outside for 300 ms at a random moment of the connect phase is named in the cause lines with
-// at least 250 ms.
+// at least 250 ms, and as stopped if the kernel's scheduler says that it waited for no CPU.
 // RANKSTORM_STOPS sets the number of stops, RANKSTORM_SEED replays one.
 func TestStopOfARankInConnectIsNamed(t *testing.T) {
 	stops := 3
@@ -65,6 +65,7 @@ type stop struct {
 	into     time.Duration
 	inside   bool
 	evidence string
+	proven   bool // by the scheduler's own figures: it neither ran nor waited for a CPU
 	causes   []struct {
 		Kind, Phase, Evidence string
 		Rank                  *int
@@ -147,6 +148,13 @@ func (s *stop) read(t *testing.T, path string) {
 			WallNS  int64 `json:"wall_ns"`
 			Ranks   []json.RawMessage
 		}
+		Pauses []struct {
+			Proc   int
+			Phase  string
+			GapNS  int64  `json:"gap_ns"`
+			WaitNS *int64 `json:"wait_ns"`
+			RunNS  *int64 `json:"run_ns"`
+		}
 		Causes json.RawMessage
 	}
 	if err := json.Unmarshal(b, &d); err != nil {
@@ -154,6 +162,11 @@ func (s *stop) read(t *testing.T, path string) {
 	}
 	if err := json.Unmarshal(d.Causes, &s.causes); err != nil {
 		t.Fatal(err)
+	}
+	for _, p := range d.Pauses {
+		if p.Proc == s.rank && p.Phase == "connect" && p.WaitNS != nil && 2*(*p.WaitNS+*p.RunNS) <= p.GapNS {
+			s.proven = true
+		}
 	}
 	for _, p := range d.Phases {
 		if p.Phase == "connect" {
@@ -169,7 +182,13 @@ func (s *stop) judge(t *testing.T, seed uint64) {
 	t.Helper()
 	named := false
 	for _, c := range s.causes {
-		if c.Kind != "stall" && c.Kind != "straggler" && c.Kind != "starved" { // where others load the machine it is both
+		switch c.Kind {
+		case "stopped":
+		case "stall", "straggler", "starved": // where others load the machine it is both
+			if s.proven {
+				continue
+			}
+		default:
 			continue
 		}
 		if c.Rank != nil && *c.Rank == s.rank && c.Phase == "connect" && c.ValueNS >= int64(250*time.Millisecond) {

@@ -23,6 +23,48 @@ type planted struct {
 	spec phases.Spec
 	fc   sim.FabricConfig
 	slow func(*sim.Fabric)
+	do   func(*bubble) // while the job runs
+	// starve: who stands still waits for a CPU
+	starve bool
+}
+
+// hold makes the job hold for a second in the phase before connect, and connect for as long.
+func (p *planted) hold() {
+	p.spec.Holds = []phases.Hold{{Phase: phases.QP, For: time.Second}}
+	p.spec.Shape = phases.Shape{Kind: phases.Rate, PerS: float64(plantedRanks * (plantedRanks - 1) * p.spec.Connections)}
+}
+
+// stop makes processes stand still for lasts, from 200 to 500 ms after the hold began and later.
+func (p *planted) stop(later time.Duration, procs ...int) (lasts time.Duration) {
+	at := later + 200*time.Millisecond + time.Duration(p.rng.Int64N(int64(300*time.Millisecond)))
+	lasts = 250*time.Millisecond + time.Duration(p.rng.Int64N(int64(200*time.Millisecond)))
+	p.do = func(b *bubble) {
+		for !strings.Contains(b.procs[0].stderr.String(), "holding rank") {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(at)
+		for _, i := range procs {
+			b.stop(i)
+		}
+		time.Sleep(lasts)
+		for _, i := range procs {
+			b.goOn(i)
+		}
+	}
+	return lasts
+}
+
+// stopped is the only cause, and names a stop that lasted so long: of a rank or, below 0, of all ranks of a host.
+func stopped(r int, host, begin string, lasts time.Duration) func([]collect.Cause) bool {
+	return func(list []collect.Cause) bool {
+		if len(list) != 1 {
+			return false
+		}
+		c := list[0]
+		who := r < 0 && c.Rank == nil && *c.Count == 2 || c.Rank != nil && *c.Rank == rank.Rank(r)
+		return c.Kind == "stopped" && who && c.Host == host && strings.HasPrefix(c.Evidence, begin) &&
+			*c.ValueNS >= int64(lasts-beat) && *c.ValueNS <= int64(lasts)
+	}
 }
 
 const plantedRanks = 8
@@ -42,6 +84,11 @@ func (p *planted) extra() time.Duration {
 	return 8*time.Millisecond + time.Duration(p.rng.IntN(40))*time.Millisecond
 }
 
+// among says that one of the causes is it.
+func among(is func(collect.Cause) bool) func([]collect.Cause) bool {
+	return func(list []collect.Cause) bool { return slices.ContainsFunc(list, is) }
+}
+
 func named(kind string, r int) func(collect.Cause) bool {
 	return func(c collect.Cause) bool { return c.Kind == kind && c.Rank != nil && *c.Rank == rank.Rank(r) }
 }
@@ -53,46 +100,81 @@ func named(kind string, r int) func(collect.Cause) bool {
 func TestPlantedCausesInWholeJobs(t *testing.T) {
 	plants := []struct {
 		name  string
-		plant func(*planted) func(collect.Cause) bool // what names it; nil: nothing may be said
+		plant func(*planted) func([]collect.Cause) bool // the causes that name it; nil: nothing may be said
 	}{
-		{"clean", func(*planted) func(collect.Cause) bool { return nil }},
-		{"slow rank", func(p *planted) func(collect.Cause) bool {
+		{"clean", func(*planted) func([]collect.Cause) bool { return nil }},
+		{"stopped in connect", func(p *planted) func([]collect.Cause) bool {
+			p.hold()
+			r := p.rng.IntN(plantedRanks)
+			return stopped(r, fmt.Sprintf("n%d", r/2), fmt.Sprintf("connect: rank %d ", r), p.stop(time.Second, r))
+		}},
+		{"stopped between phases", func(p *planted) func([]collect.Cause) bool {
+			p.hold()
+			r := p.rng.IntN(plantedRanks)
+			return stopped(r, fmt.Sprintf("n%d", r/2), fmt.Sprintf("after qp: rank %d ", r), p.stop(0, r))
+		}},
+		{"stopped host in connect", func(p *planted) func([]collect.Cause) bool {
+			p.hold()
+			h := p.rng.IntN(plantedRanks / 2)
+			return stopped(-1, fmt.Sprintf("n%d", h), fmt.Sprintf("connect: all 2 ranks of host n%d ", h), p.stop(time.Second, 2*h, 2*h+1))
+		}},
+		{"stopped host between phases", func(p *planted) func([]collect.Cause) bool {
+			p.hold()
+			h := p.rng.IntN(plantedRanks / 2)
+			return stopped(-1, fmt.Sprintf("n%d", h), fmt.Sprintf("after qp: all 2 ranks of host n%d ", h), p.stop(0, 2*h, 2*h+1))
+		}},
+		{"starved host", func(p *planted) func([]collect.Cause) bool {
+			p.hold()
+			p.starve = true
+			h := p.rng.IntN(plantedRanks / 2)
+			p.stop(time.Second, 2*h, 2*h+1)
+			return func(list []collect.Cause) bool {
+				return len(list) == 1 && list[0].Kind == "starved" && list[0].Host == fmt.Sprintf("n%d", h) && strings.Contains(list[0].Evidence, " of it waiting for a CPU)")
+			}
+		}},
+		{"starved between phases", func(p *planted) func([]collect.Cause) bool { // costs nobody's figures
+			p.hold()
+			p.starve = true
+			p.stop(0, p.rng.IntN(plantedRanks))
+			return nil
+		}},
+		{"slow rank", func(p *planted) func([]collect.Cause) bool {
 			r := p.rng.IntN(plantedRanks)
 			p.spec.Delays = []phases.Delay{{Rank: rank.Rank(r), Phase: phases.Connect, For: 5 * p.extra()}}
-			return named("straggler", r)
+			return among(named("straggler", r))
 		}},
-		{"slow target", func(p *planted) func(collect.Cause) bool {
+		{"slow target", func(p *planted) func([]collect.Cause) bool {
 			r, extra := p.rng.IntN(plantedRanks), p.extra()
 			p.slow = func(f *sim.Fabric) { f.Slow(endpoints(), endpoints(r), extra) }
-			return named("slow_target", r)
+			return among(named("slow_target", r))
 		}},
-		{"slow initiator", func(p *planted) func(collect.Cause) bool {
+		{"slow initiator", func(p *planted) func([]collect.Cause) bool {
 			r, extra := p.rng.IntN(plantedRanks), p.extra()
 			p.slow = func(f *sim.Fabric) { f.Slow(endpoints(r), endpoints(), extra) }
-			return named("slow_initiator", r)
+			return among(named("slow_initiator", r))
 		}},
-		{"slow edge", func(p *planted) func(collect.Cause) bool {
+		{"slow edge", func(p *planted) func([]collect.Cause) bool {
 			a, extra := p.rng.IntN(plantedRanks), p.extra()
 			b := (a + 1 + p.rng.IntN(plantedRanks-1)) % plantedRanks
 			p.slow = func(f *sim.Fabric) { f.Slow(endpoints(a), endpoints(b), extra) }
-			return func(c collect.Cause) bool {
+			return among(func(c collect.Cause) bool {
 				return named("slow_edge", a)(c) && strings.Contains(c.Evidence, fmt.Sprintf(" → %d (", b))
-			}
+			})
 		}},
-		{"overflow", func(p *planted) func(collect.Cause) bool {
+		{"overflow", func(p *planted) func([]collect.Cause) bool {
 			p.spec.Topology.Name, p.spec.Backlog = "incast", 2+p.rng.IntN(4)
 			p.spec.Delays = []phases.Delay{{Rank: 0, Phase: phases.Connect, For: 300 * time.Millisecond}}
-			return func(c collect.Cause) bool {
+			return among(func(c collect.Cause) bool {
 				return named("drops", 0)(c) && strings.Contains(c.Evidence, "waited for SYN retransmissions (1 s: ") && strings.Contains(c.Fix, "--backlog")
-			}
+			})
 		}},
-		{"uneven start", func(p *planted) func(collect.Cause) bool {
+		{"uneven start", func(p *planted) func([]collect.Cause) bool {
 			for r := range plantedRanks / 2 {
 				p.spec.Delays = append(p.spec.Delays, phases.Delay{Rank: rank.Rank(2*r + p.rng.IntN(2)), Phase: phases.Connect, For: 40*time.Millisecond + 5*p.extra()})
 			}
-			return func(c collect.Cause) bool {
+			return among(func(c collect.Cause) bool {
 				return c.Kind == "uneven" && c.Phase == "connect" && *c.Count == plantedRanks/2
-			}
+			})
 		}},
 	}
 	each := 5
@@ -105,7 +187,7 @@ func TestPlantedCausesInWholeJobs(t *testing.T) {
 	}
 	for i, plant := range plants {
 		t.Run(plant.name, func(t *testing.T) {
-			hit, silent := 0, 0
+			hit, silent, quiet := 0, 0, false
 			for k := range each {
 				seed := uint64(100*i + k)
 				p := &planted{
@@ -114,25 +196,31 @@ func TestPlantedCausesInWholeJobs(t *testing.T) {
 				}
 				p.spec = spec(plantedRanks, func(s *phases.Spec) { s.Connections = 4 + p.rng.IntN(8) })
 				is := plant.plant(p)
+				quiet = is == nil
 				synctest.Test(t, func(t *testing.T) {
-					b := start(t, 4, p.spec, p.fc, func(_ int, cfg *Config) { cfg.CPUs = 2 })
+					b := start(t, 4, p.spec, p.fc, func(_ int, cfg *Config) {
+						cfg.CPUs, cfg.SchedStat = 2, cfg.Clock.(*haltClock).threads(p.starve)
+					})
 					if p.slow != nil {
 						p.slow(b.fabric)
+					}
+					if p.do != nil {
+						p.do(b)
 					}
 					causes := b.clean().Causes
 					switch {
 					case len(causes) == 0:
 						silent++
-					case is != nil && slices.ContainsFunc(causes, is):
+					case is != nil && is(causes):
 						hit++
 					}
-					if is == nil && len(causes) > 0 || is != nil && !slices.ContainsFunc(causes, is) {
+					if is == nil && len(causes) > 0 || is != nil && !is(causes) {
 						t.Logf("seed %d: %+v", seed, causes)
 					}
 				})
 			}
 			t.Logf("%d of %d named, %d silent", hit, each, silent)
-			if plant.name == "clean" && silent < each || plant.name != "clean" && 100*hit < 95*each {
+			if quiet && silent < each || !quiet && 100*hit < 95*each {
 				t.Errorf("%d of %d named, %d silent", hit, each, silent)
 			}
 		})

@@ -33,6 +33,8 @@ type Config struct {
 	CPUs      int             // that spinners may use
 	// Shared says that other jobs run in this OS process (tests): counts of the whole process mean nothing.
 	Shared bool
+	// SchedStat says how the threads of the process spent their time; nil: as the kernel does, unless Shared.
+	SchedStat SchedStat
 	// Arrange takes from the sealed table what the spec leaves open; may be nil. It depends on nothing but the table,
 	// so that every process finds the same.
 	Arrange func(t *rank.Table) (Arrangement, error)

@@ -24,7 +24,7 @@ func (w *worker) serve() {
 // most, in slices, so that a stop is seen and a stall is measured.
 func (w *worker) take(until int64) (n int) {
 	now := w.now()
-	w.stall(now - w.seen)
+	w.stall(now-w.seen, now)
 	var err error
 	if until == 0 {
 		n = w.tw.Poll(w.ev)
@@ -32,7 +32,7 @@ func (w *worker) take(until int64) (n int) {
 		until = min(until, now+int64(tick))
 		n, err = w.tw.Wait(until, w.ev)
 		now = w.now()
-		w.stall(now - until)
+		w.stall(now-until, now)
 	}
 	w.seen = now
 	for i := range n {
@@ -52,9 +52,9 @@ func (w *worker) take(until int64) (n int) {
 // stall notes time that passed beyond the wait that was asked for while there was work: nobody ran this thread, or it
 // was busy with one thing for so long. Where peers may need this rank there is work until all are through. A sleep is
 // at most a tick long, so a stop hides no more than that of itself.
-func (w *worker) stall(d int64) {
-	if serves(w.slot.Phase) || w.finished < int(w.planned.Load()) {
-		w.gap = max(w.gap, d, 0)
+func (w *worker) stall(d, now int64) {
+	if d = max(d, 0); d > w.gap && (serves(w.slot.Phase) || w.finished < int(w.planned.Load())) {
+		w.gap, w.gapEnd = d, now
 	}
 }
 

@@ -72,8 +72,10 @@ func (x *text) String() string {
 // haltClock stands still while its process is stopped, and with it all that asks for the time.
 type haltClock struct {
 	transport.Clock
-	mu   sync.Mutex
-	halt chan struct{} // not nil: stopped; closed when it goes on
+	mu     sync.Mutex
+	halt   chan struct{} // not nil: stopped; closed when it goes on
+	since  int64
+	halted int64 // ns, in all stops that are over
 }
 
 func (c *haltClock) wait() {
@@ -97,6 +99,39 @@ func (c *haltClock) SleepUntil(t int64, spin time.Duration) {
 	c.wait()
 	c.Clock.SleepUntil(t, spin)
 	c.wait()
+}
+
+func (c *haltClock) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.halt == nil {
+		c.halt, c.since = make(chan struct{}), c.Clock.Now()
+	}
+}
+
+func (c *haltClock) goOn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.halt != nil {
+		close(c.halt)
+		c.halt = nil
+		c.halted += c.Clock.Now() - c.since
+	}
+}
+
+// threads is what a scheduler counts of a process with this clock. waits: it stands still because it gets no CPU.
+func (c *haltClock) threads(waits bool) SchedStat {
+	return func(thread func(id int, runNS, waitNS int64)) bool {
+		c.mu.Lock()
+		halted := c.halted
+		c.mu.Unlock()
+		ran := c.Clock.Now() - halted
+		thread(1, ran/100, 0)
+		if waits {
+			thread(2, ran/100, halted)
+		}
+		return true
+	}
 }
 
 // runningClock keeps the fabric's time going for a stopped process: its kernel works on.
@@ -161,11 +196,7 @@ func (b *bubble) kill(i int) {
 // stop is SIGSTOP: everything of the process stands still, the kernels go on.
 func (b *bubble) stop(i int) {
 	p := b.procs[i]
-	p.clock.mu.Lock()
-	if p.clock.halt == nil {
-		p.clock.halt = make(chan struct{})
-	}
-	p.clock.mu.Unlock()
+	p.clock.stop()
 	p.net.Stop()
 	b.fabric.Pause(fmt.Sprintf("p%d", i))
 }
@@ -175,12 +206,7 @@ func (b *bubble) goOn(i int) {
 	p := b.procs[i]
 	b.fabric.Resume(fmt.Sprintf("p%d", i))
 	p.net.Continue()
-	p.clock.mu.Lock()
-	if p.clock.halt != nil {
-		close(p.clock.halt)
-		p.clock.halt = nil
-	}
-	p.clock.mu.Unlock()
+	p.clock.goOn()
 }
 
 // cut separates one host from all others, on both networks; seen: its kernels notice.

@@ -69,6 +69,7 @@ type process struct {
 	group   Group
 	table   *rank.Table
 	spare   spare
+	pulse   *pulse // nil: what the scheduler counts says nothing about this process
 	topo    rank.Topology
 	self    rank.Proc
 	ranks   []*localRank

@@ -67,6 +67,12 @@ func (p *process) rdmaHeld() *collect.RDMAHeld {
 // held counts the descriptors and goroutines that are not the control plane's: links, gossip and whoever knocks come
 // and go at any moment, and are no matter of the storm. Descriptors are counted while their number stands still.
 func (p *process) held() (fds, goroutines int64) {
+	p.pulse.quietly(func() { fds, goroutines = p.heldNow() })
+	return fds, goroutines
+}
+
+// heldNow is held while the pulse looks at nothing.
+func (p *process) heldNow() (fds, goroutines int64) {
 	listening := map[netip.AddrPort]bool{}
 	for i := range p.table.Procs {
 		for _, a := range p.table.Procs[i].Control {

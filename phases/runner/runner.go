@@ -96,6 +96,10 @@ func (p *process) run(ctx context.Context, group Group) error {
 		p.sayAddresses()
 	}
 	p.share(len(p.table.HostRanks(p.table.HostOf(p.first()))))
+	if stat := p.schedStat(); stat != nil {
+		p.pulse = newPulse(p.clock, stat, p.sharing(len(p.table.HostRanks(p.table.HostOf(p.first())))))
+		defer p.pulse.stop()
+	}
 	p.deal = p.spec.Shape.Workers(p.spec.Threads)
 	if p.spec.Shape.Kind == phases.Rate {
 		p.storms = newStorms(topo, p.table.Size())
@@ -157,6 +161,22 @@ func (p *process) share(ranksOnHost int) {
 	if workers <= p.cfg.CPUs {
 		p.spin = spinLast
 	}
+}
+
+// sharing is how many workers share a CPU, at least 1.
+func (p *process) sharing(ranksOnHost int) int {
+	return max(1, ranksOnHost*p.spec.Threads/max(1, p.cfg.CPUs))
+}
+
+// schedStat is how this process learns what the scheduler counts; nil: not at all.
+func (p *process) schedStat() SchedStat {
+	switch {
+	case p.cfg.SchedStat != nil:
+		return p.cfg.SchedStat
+	case p.cfg.Shared:
+		return nil
+	}
+	return newSchedStat()
 }
 
 // crowdOfKnocks is the number of processes from which what gathering took is worth giving back.

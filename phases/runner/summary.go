@@ -58,6 +58,7 @@ func (p *process) reduce() (*collect.Summary, error) {
 		Clocks: []collect.ProcClock{{Proc: p.self, OffsetNS: offset, BoundNS: bound}},
 	}
 	entry, _ := phases.Lookup(p.slot.Phase)
+	stalls := p.pulse.take()
 	for _, rk := range p.ranks {
 		one := &collect.Summary{Seq: s.Seq, Phase: s.Phase, Round: s.Round, Stage: s.Stage}
 		for i, step := range entry.Steps {
@@ -71,7 +72,7 @@ func (p *process) reduce() (*collect.Summary, error) {
 		if err := rk.reduceWhole(one, offset); err != nil {
 			return nil, err
 		}
-		rk.count(one, offset)
+		rk.count(one, offset, stalls)
 		if p.slot.Phase == phases.Connect {
 			rk.edges(one)
 		}
@@ -88,6 +89,7 @@ func (p *process) reduce() (*collect.Summary, error) {
 	s.Control.MostMessages, s.Control.MostBytes, s.Control.MostProc = p.control.Messages, p.control.Bytes, p.self
 	p.control = collect.Control{}
 	p.barrier(s, offset)
+	p.pauses(s, offset, stalls)
 	p.countPorts(s)
 	p.judge(s)
 	return s, nil
@@ -221,14 +223,17 @@ func (w *worker) classed(c int) (collect.EdgeConn, collect.Class) {
 }
 
 // count adds how the rank went through the slot and what became of its connections.
-func (rk *localRank) count(s *collect.Summary, offset int64) {
-	rp := collect.RankPhase{Rank: rk.rank, GapNS: -1}
+func (rk *localRank) count(s *collect.Summary, offset int64, stalls []stall) {
+	rp := collect.RankPhase{Rank: rk.rank, GapNS: -1, GapWaitNS: -1, GapRunNS: -1}
 	for _, w := range rk.workers {
 		if w.began != 0 {
 			rp.BeganNS = max(rp.BeganNS, w.began+offset)
 			rp.EndedNS = max(rp.EndedNS, w.ended+offset)
 		}
-		rp.GapNS = max(rp.GapNS, w.gap)
+		if w.gap > rp.GapNS {
+			rp.GapNS = w.gap
+			rp.GapWaitNS, rp.GapRunNS = spent(stalls, w.gap, w.gapEnd)
+		}
 		s.Errors = append(s.Errors, w.errs...)
 		switch rk.p.slot.Phase {
 		case phases.Create:

@@ -105,6 +105,7 @@ type worker struct {
 	began    int64 // work began, after --delay
 	ended    int64
 	gap      int64
+	gapEnd   int64 // own clock
 	seen     int64 // when the last poll or wait returned
 	errs     []rank.Error
 
@@ -120,7 +121,7 @@ type worker struct {
 func (w *worker) reset(s phases.Slot) {
 	w.slot = s
 	w.inflight, w.finished, w.failed, w.lost, w.dead, w.started = 0, 0, 0, 0, 0, 0
-	w.released, w.began, w.ended, w.gap = 0, 0, 0, -1
+	w.released, w.began, w.ended, w.gap, w.gapEnd = 0, 0, 0, -1, 0
 	w.errs = w.errs[:0]
 	w.completed.Store(0)
 	w.planned.Store(0)
