@@ -358,6 +358,7 @@ func (b *builder) addResources(list []ProcResources) {
 				r.SYNRetries = max(r.SYNRetries, old.SYNRetries)
 				r.Foreign, r.Repeated = max(r.Foreign, old.Foreign), max(r.Repeated, old.Repeated)
 				r.Starved, r.Cramped = max(r.Starved, old.Starved), max(r.Cramped, old.Cramped)
+				r.TimeWait = max(r.TimeWait, old.TimeWait)
 			}
 			b.peak[r.Proc] = r
 		}

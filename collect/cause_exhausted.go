@@ -52,20 +52,25 @@ func exhausted(d *Document) []Cause {
 				continue
 			}
 			c := Cause{Kind: e.kind, Phase: p.Phase, Count: &n, Fix: e.fix}
-			if e.kind == "ports" && d.RoundsRun > 1 {
+			rounds := e.kind == "ports" && d.RoundsRun > 1
+			if rounds {
 				c.Fix = "each port rests in TIME_WAIT after its round: slow the rounds down, allow reuse (net.ipv4.tcp_tw_reuse=1), or " + e.fix
 			}
 			c.Evidence = fmt.Sprintf("%s: %s for want of %s", p.Phase, plural(n, "failure", "failures"), e.what)
 			r, k := largest(byRank)
 			limit, whose := d.Limits[e.limit], rank.Rank(0)
-			if own, ok := d.fdLimit(procOf(d, r)); ok && k > 0 && e.kind == "fds" {
+			if own, ok := d.limitOf(e.kind, procOf(d, r)); ok && k > 0 {
 				limit, whose = own, r
 			}
 			if limit > 0 {
-				c.Evidence += fmt.Sprintf(" (rank %d has %s)", whose, FormatCount(limit))
+				c.Evidence += fmt.Sprintf(" (rank %d has %s", whose, FormatCount(limit))
+				if e.kind == "ports" {
+					c.Evidence += d.portText(procOf(d, whose))
+				}
+				c.Evidence += ")"
 			}
 			// The other limits of the document are those of rank 0, which its host shares.
-			if limit > 0 && k > 0 && (whose == r || hosts[r] == hosts[0]) {
+			if limit > 0 && k > 0 && !rounds && (whose == r || hosts[r] == hosts[0]) {
 				c.Fix = fmt.Sprintf(e.numbers, limit, limit+k)
 			}
 			if 2*k >= n {
@@ -75,6 +80,9 @@ func exhausted(d *Document) []Cause {
 			}
 			out = append(out, c)
 		}
+	}
+	if !slices.ContainsFunc(out, func(c Cause) bool { return c.Kind == "ports" }) {
+		out = append(out, portSearch(d)...)
 	}
 	out = append(out, d.waited("fds", func(h *Held) *int64 { return &h.Starved })...)
 	return append(out, d.waited("memory", func(h *Held) *int64 { return &h.Cramped })...)
@@ -127,11 +135,17 @@ func (d *Document) descriptorsFor(r ResourceDoc) string {
 	return fmt.Sprintf(exhaustions["no fds"].numbers, limit, limit+missing)
 }
 
-// fdLimit of a process, if the document knows its own.
-func (d *Document) fdLimit(p rank.Proc) (int64, bool) {
+// limitOf a process on descriptors ("fds") or local ports ("ports"), if the document knows its own.
+func (d *Document) limitOf(kind string, p rank.Proc) (int64, bool) {
 	for _, r := range d.Resources {
-		if r.Proc == p {
+		if r.Proc != p {
+			continue
+		}
+		if kind == "fds" {
 			return r.fdLimit()
+		}
+		if ports := r.localPorts(); ports != nil {
+			return ports[1] - ports[0] + 1, true
 		}
 	}
 	return 0, false

@@ -290,27 +290,29 @@ type ResourceDoc struct {
 // Held are the resources of a process at one moment. RSS, drops, retries and
 // requests turned away are shown, not judged.
 type Held struct {
-	FDs         int64  `json:"fds"`
-	ProcFDs     *int64 `json:"process_fds"`
-	Conns       int64  `json:"connections"`
-	Listeners   int64  `json:"listeners"`
-	Goroutines  *int64 `json:"goroutines"`
-	RSSBytes    *int64 `json:"rss_bytes"`
-	ListenDrops *int64 `json:"listen_drops"`
-	SYNRetries  *int64 `json:"syn_retries"`
-	Foreign     int64  `json:"foreign_requests"`
-	Repeated    int64  `json:"repeated_requests"`
-	Starved     int64  `json:"starved_requests"`
-	Cramped     int64  `json:"cramped_requests"`
-	FDLimit     *int64 `json:"fd_limit"`
-	IDs         *int64 `json:"ids"` // these eight are null without RDMA
-	QPs         *int64 `json:"qps"`
-	CQs         *int64 `json:"cqs"`
-	MRs         *int64 `json:"mrs"`
-	KernelIDs   *int64 `json:"kernel_ids"` // what the kernel says that the process holds
-	KernelQPs   *int64 `json:"kernel_qps"`
-	KernelCQs   *int64 `json:"kernel_cqs"`
-	KernelMRs   *int64 `json:"kernel_mrs"`
+	FDs         int64     `json:"fds"`
+	ProcFDs     *int64    `json:"process_fds"`
+	Conns       int64     `json:"connections"`
+	Listeners   int64     `json:"listeners"`
+	Goroutines  *int64    `json:"goroutines"`
+	RSSBytes    *int64    `json:"rss_bytes"`
+	ListenDrops *int64    `json:"listen_drops"`
+	SYNRetries  *int64    `json:"syn_retries"`
+	Foreign     int64     `json:"foreign_requests"`
+	Repeated    int64     `json:"repeated_requests"`
+	Starved     int64     `json:"starved_requests"`
+	Cramped     int64     `json:"cramped_requests"`
+	FDLimit     *int64    `json:"fd_limit"`
+	TimeWait    *int64    `json:"time_wait"`   // of its network namespace; shown, not judged
+	LocalPorts  *[2]int64 `json:"local_ports"` // first and last that connect(2) may take there
+	IDs         *int64    `json:"ids"`         // these eight are null without RDMA
+	QPs         *int64    `json:"qps"`
+	CQs         *int64    `json:"cqs"`
+	MRs         *int64    `json:"mrs"`
+	KernelIDs   *int64    `json:"kernel_ids"` // what the kernel says that the process holds
+	KernelQPs   *int64    `json:"kernel_qps"`
+	KernelCQs   *int64    `json:"kernel_cqs"`
+	KernelMRs   *int64    `json:"kernel_mrs"`
 }
 
 // ErrorDoc is a failure with what is known of where it happened.

@@ -129,6 +129,10 @@ func held(m map[rank.Proc]ProcResources, p rank.Proc) *Held {
 		FDs: r.FDs, ProcFDs: known(r.ProcFDs), Conns: r.Conns, Listeners: r.Listeners, Goroutines: known(r.Goroutines),
 		RSSBytes: known(r.RSSBytes), ListenDrops: known(r.ListenDrops), SYNRetries: known(r.SYNRetries),
 		Foreign: r.Foreign, Repeated: r.Repeated, Starved: r.Starved, Cramped: r.Cramped, FDLimit: known(r.FDLimit),
+		TimeWait: known(r.TimeWait),
+	}
+	if r.PortLow > 0 && r.PortHigh >= r.PortLow {
+		out.LocalPorts = &[2]int64{r.PortLow, r.PortHigh}
 	}
 	if h := r.RDMA; h != nil {
 		out.IDs, out.QPs, out.CQs, out.MRs = known(h.IDs), known(h.QPs), known(h.CQs), known(h.MRs)

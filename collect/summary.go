@@ -138,7 +138,10 @@ type ProcResources struct {
 	Starved     int64     `msgpack:"st" json:"starved_requests"`  // times so far that requests had to wait for want of a descriptor
 	Cramped     int64     `msgpack:"cr" json:"cramped_requests"`  // the same for want of memory
 	FDLimit     int64     `msgpack:"fl" json:"fd_limit"`          // descriptors that the process may open; -1 unknown
-	RDMA        *RDMAHeld `msgpack:"rd" json:"-"`                 // nil: the transport has none of these
+	TimeWait    int64     `msgpack:"tw" json:"time_wait"`         // sockets in TIME_WAIT of its network namespace, shown, not judged; -1 unknown
+	PortLow     int64     `msgpack:"pl" json:"port_low"`          // of net.ipv4.ip_local_port_range there; 0 unknown
+	PortHigh    int64     `msgpack:"ph" json:"port_high"`
+	RDMA        *RDMAHeld `msgpack:"rd" json:"-"` // nil: the transport has none of these
 }
 
 // RDMAHeld are ids, queue pairs, completion queues and regions of a process, as

@@ -395,7 +395,7 @@ def check_cause(doc, cause):
         if kind == "uneven":
             lates = [r["late_ns"] for r in phase["ranks"] if r["late_ns"] is not None]
             check(f"{who}: spread of late_ns", cause["value_ns"], max(lates) - min(lates))
-        if kind in ("fds", "ports"):
+        if kind in ("fds", "ports") and cause["value_ns"] is None:
             check(f"{who}: failures", cause["count"], sum(s["failures"].get("no " + kind, 0) for s in phase["steps"]))
     if kind == "stopped":
         stops = [p for p in doc["pauses"] if p["phase"] == cause["phase"] and p["host"] == cause["host"]
@@ -405,6 +405,9 @@ def check_cause(doc, cause):
             procs = {r["proc"] for r in doc["ranks"] if r["host"] == cause["host"]}
             check(f"{who}: processes of the host", {p["proc"] for p in stops}, procs)
             check(f"{who}: count", cause["count"], sum(r["host"] == cause["host"] for r in doc["ranks"]))
+    if kind == "ports" and cause["value_ns"] is not None:
+        check(f"{who}: sockets in TIME_WAIT", cause["count"] in [h["time_wait"] for h in doc["round_resources"]]
+              + [r["before"]["time_wait"] for r in doc["resources"] if r["before"]], True)
     if kind == "drops":
         held = [r for r in doc["resources"] if r["proc"] == cause["proc"]][0]
         seen = [held[m]["listen_drops"] for m in ("peak", "after") if held[m] and held[m]["listen_drops"] is not None]

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"fmt"
 	"math"
 	"net/netip"
 	"os"
@@ -23,7 +24,7 @@ const (
 
 // resources counts what this process holds now.
 func (p *process) resources(moment string) collect.ProcResources {
-	r := collect.ProcResources{Proc: p.self, Moment: moment, ProcFDs: -1, Goroutines: -1, RSSBytes: -1, FDLimit: -1}
+	r := collect.ProcResources{Proc: p.self, Moment: moment, ProcFDs: -1, Goroutines: -1, RSSBytes: -1, FDLimit: -1, TimeWait: -1}
 	for _, rk := range p.ranks {
 		c := rk.ep.Counters()
 		r.FDs += c.FDs
@@ -42,6 +43,8 @@ func (p *process) resources(moment string) collect.ProcResources {
 		r.ProcFDs, r.Goroutines = p.held()
 		r.RSSBytes = residentBytes()
 		r.FDLimit = mostFDs()
+		r.TimeWait = timeWait()
+		r.PortLow, r.PortHigh = localPorts()
 	}
 	return r
 }
@@ -151,6 +154,18 @@ func mostFDs() int64 {
 		return -1
 	}
 	return int64(lim.Cur)
+}
+
+// localPorts are the first and the last port that connect(2) may take in this network namespace, 0 if unknown.
+func localPorts() (low, high int64) {
+	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err != nil {
+		return 0, 0
+	}
+	if n, err := fmt.Sscan(string(b), &low, &high); n != 2 || err != nil {
+		return 0, 0
+	}
+	return low, high
 }
 
 // residentBytes is the process's resident set, -1 if unknown.
