@@ -64,7 +64,8 @@ type builder struct {
 	after   map[rank.Proc]ProcResources
 	errors  []rank.Error
 	cut     int64
-	pauses  []PauseDoc // the longest first
+	pauses  []PauseDoc  // the longest first
+	targets []TargetSum // ascending
 
 	barriers    thinned[BarrierDoc]
 	rounds      thinned[RoundDoc]
@@ -98,7 +99,7 @@ func NewDocument(m Meta) *Document {
 		Edges:        m.Edges, ConnsPerEdge: int64(m.Connections), RoundsAsked: int64(m.Rounds),
 		Hosts: []Host{}, Clock: []ProcClock{}, Barriers: []BarrierDoc{}, RoundsHeld: []RoundHeldDoc{}, Ranks: []RankDoc{},
 		Addresses: append([]AddressDoc{}, m.Addresses...), Phases: []PhaseDoc{},
-		Rounds: []RoundDoc{}, EdgeList: []EdgeDoc{}, Resources: []ResourceDoc{}, Errors: []ErrorDoc{},
+		Rounds: []RoundDoc{}, EdgeList: []EdgeDoc{}, TargetSums: []TargetSum{}, Resources: []ResourceDoc{}, Errors: []ErrorDoc{},
 		Causes: []Cause{}, Pauses: []PauseDoc{}, Warnings: []string{}, Losses: []Loss{},
 		build: &builder{
 			startNS: m.StartNS, clocks: map[rank.Proc]ProcClock{},
@@ -178,10 +179,15 @@ func (d *Document) AddSlot(s *Summary) error {
 	if err != nil {
 		return fmt.Errorf("add slot %d (%s): %w", s.Seq, s.Phase, err)
 	}
+	targets, err := mergeTargets(b.targets, s.Targets)
+	if err != nil {
+		return fmt.Errorf("add slot %d (%s): %w", s.Seq, s.Phase, err)
+	}
 	if i < 0 {
 		b.phases = append(b.phases, p)
 	}
 	p.steps = steps
+	b.targets = targets
 	d.Connections = conns
 	p.add(s, b.startNS)
 	for i := range d.Procs {

@@ -46,7 +46,7 @@ type connectMatrix struct {
 }
 
 // slowPaths finds what made full connect slow, by median polish over the edges
-// listed, and for initiators by the sums of all edges if some are not listed: targets (columns), initiators (rows), ranks that are both, hosts all of
+// listed, and for ranks by the sums of all edges if some are not listed: targets (columns), initiators (rows), ranks that are both, hosts all of
 // whose ranks are, and single edges. What a straggler, a starved host or a full
 // listen queue explains is left out.
 func slowPaths(d *Document, starved []starvedHost) []Cause {
@@ -55,14 +55,17 @@ func slowPaths(d *Document, starved []starvedHost) []Cause {
 		return nil
 	}
 	p := medianPolish(m.cells, len(m.rows), len(m.cols))
-	initiators := m.slowLines(p.rows, true)
+	initiators, targets := m.slowLines(p.rows, true), m.slowLines(p.cols, false)
 	if m.cut {
-		// Rows beyond the list are known only as sums, so all are judged by theirs if these are alike.
-		if all, ok := m.slowRows(d); ok {
+		// Lines beyond the list are known only as sums, so all are judged by theirs if these are alike.
+		if all, ok := m.slowSums(d, rowSums(d), true); ok {
 			initiators = all
 		}
+		if all, ok := m.slowSums(d, columnSums(d), false); ok {
+			targets = all
+		}
 	}
-	lines := slices.Concat(initiators, m.slowLines(p.cols, false))
+	lines := slices.Concat(initiators, targets)
 	slow := map[[2]rank.Rank]bool{}
 	for _, l := range lines {
 		slow[[2]rank.Rank{l.from, l.to}] = true

@@ -160,6 +160,11 @@ func (s *Summary) validate() error {
 			return fmt.Errorf("edge %d to %d: a figure is negative", e.From, e.To)
 		}
 	}
+	for i, t := range s.Targets {
+		if t.Rank < 0 || t.Established < 0 || t.SumNS < 0 || i > 0 && s.Targets[i-1].Rank >= t.Rank {
+			return fmt.Errorf("sum of target %d is out of range or order", t.Rank)
+		}
+	}
 	if h := s.Held; h != nil {
 		if err := h.validate(); err != nil {
 			return err

@@ -53,6 +53,7 @@ type Document struct {
 	RoundsMore     int64              `json:"rounds_left_out"`
 	EdgeList       []EdgeDoc          `json:"edge_list"`
 	EdgesMore      int64              `json:"edge_list_left_out"`
+	TargetSums     []TargetSum        `json:"target_sums"` // over all edges, of jobs that do not list all
 	Gossip         *Gossip            `json:"gossip"`
 	Control        Control            `json:"control"` // of one slot: the most; in all: the sum
 	Pauses         []PauseDoc         `json:"pauses"`

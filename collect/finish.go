@@ -36,6 +36,7 @@ func (d *Document) Finish(e Exit) {
 		if len(b.edges) > 0 {
 			d.EdgesMore = max(0, d.Edges-int64(len(b.edges)))
 		}
+		d.TargetSums = append(d.TargetSums, b.targets...)
 		d.finishPauses()
 		d.finishSlots()
 		d.finishHeld()

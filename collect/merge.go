@@ -75,6 +75,9 @@ func (s *Summary) mergeLists(a, b *Summary) error {
 	var cut int64
 	s.Edges, cut = capEdges(edges)
 	s.EdgesMore = a.EdgesMore + b.EdgesMore + cut
+	if s.Targets, err = mergeTargets(a.Targets, b.Targets); err != nil {
+		return err
+	}
 	if s.Resources, err = mergeSorted(a.Resources, b.Resources, ProcResources.compare); err != nil {
 		return fmt.Errorf("resources: %w", err)
 	}

@@ -121,6 +121,13 @@ type EdgeSum struct {
 	MaxNS       int64     `msgpack:"z" json:"full_connect_max_ns"`
 }
 
+// TargetSum is what the connections to one target took, whatever edges are left out.
+type TargetSum struct {
+	Rank        rank.Rank `msgpack:"r" json:"rank"`
+	Established int64     `msgpack:"n" json:"established"`
+	SumNS       int64     `msgpack:"s" json:"full_connect_sum_ns"`
+}
+
 // ProcResources is what one process holds.
 type ProcResources struct {
 	Proc        rank.Proc `msgpack:"p" json:"proc"`
@@ -172,6 +179,7 @@ type Summary struct {
 	Conns      Conns           `msgpack:"n"`
 	Edges      []EdgeSum       `msgpack:"e"`
 	EdgesMore  int64           `msgpack:"em"` // edges left out of Edges by the cap
+	Targets    []TargetSum     `msgpack:"tg"` // ascending; only of jobs whose edges are not all kept, see SumTargets
 	Resources  []ProcResources `msgpack:"rs"`
 	Errors     []rank.Error    `msgpack:"er"` // failures, typed: at most MaxErrors, the first in the order of compareErrors
 	ErrorsMore int64           `msgpack:"eo"` // failures left out of Errors by the cap

@@ -357,6 +357,8 @@ def connection_items(doc):
         if doc["edge_list"] and not doc["edge_list_left_out"]:
             for key in ("planned", "established"):
                 check(f"connections {key} by edge", sum(e[key] for e in doc["edge_list"]), c[key])
+        if doc["target_sums"]:
+            check("connections established by target", sum(t["established"] for t in doc["target_sums"]), c["established"])
         for phase in doc["phases"]:
             for step in phase["steps"]:
                 if phase["phase"] == "connect" and step["step"] == "full connect":
@@ -418,6 +420,9 @@ def check_cause(doc, cause):
             full = [s for p in doc["phases"] if p["phase"] == "connect" for s in p["steps"] if s["step"] == "full connect"][0]
             own = [r for r in full["per_rank"] if r["rank"] == cause["rank"]][0]
             mean = own["sum_ns"] // own["count"]
+        elif kind == "slow_target" and doc["target_sums"]:
+            own = [t for t in doc["target_sums"] if t["rank"] == cause["rank"]][0]
+            mean = own["full_connect_sum_ns"] // own["established"]
         else:
             edges = doc["edge_list"][:10000] if doc["edge_list_left_out"] else doc["edge_list"]
             edges = [e for e in edges if e[end] == cause["rank"] and e["established"]]

@@ -177,14 +177,7 @@ func TestPlantedCausesInWholeJobs(t *testing.T) {
 			})
 		}},
 	}
-	each := 5
-	if s := os.Getenv("RANKSTORM_PLANTED"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 {
-			t.Fatalf("RANKSTORM_PLANTED=%s: want jobs of each kind", s)
-		}
-		each = n
-	}
+	each := plantedJobs(t, 5)
 	for i, plant := range plants {
 		t.Run(plant.name, func(t *testing.T) {
 			hit, silent, quiet := 0, 0, false
@@ -222,6 +215,43 @@ func TestPlantedCausesInWholeJobs(t *testing.T) {
 			t.Logf("%d of %d named, %d silent", hit, each, silent)
 			if quiet && silent < each || !quiet && 100*hit < 95*each {
 				t.Errorf("%d of %d named, %d silent", hit, each, silent)
+			}
+		})
+	}
+}
+
+// plantedJobs of each kind: RANKSTORM_PLANTED, or so many.
+func plantedJobs(t *testing.T, n int) int {
+	t.Helper()
+	if s := os.Getenv("RANKSTORM_PLANTED"); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil || n < 1 {
+			t.Fatalf("RANKSTORM_PLANTED=%s: want jobs of each kind", s)
+		}
+	}
+	return n
+}
+
+// A slow target is found by all its edges where the document does not list them all.
+func TestSlowTargetOfAJobWithManyEdges(t *testing.T) {
+	const ranks = 110
+	var all []string
+	for i := range ranks {
+		all = append(all, fmt.Sprintf("p%d", i))
+	}
+	for seed := range uint64(plantedJobs(t, 1)) {
+		rng := rand.New(rand.NewPCG(seed, 6))
+		slow, extra := rng.IntN(ranks), 20*time.Millisecond+time.Duration(rng.IntN(30))*time.Millisecond
+		synctest.Test(t, func(t *testing.T) {
+			fc := sim.FabricConfig{Seed: seed, Latency: 100 * time.Microsecond, Jitter: 300 * time.Microsecond, PerConnCost: 5 * time.Microsecond}
+			b := start(t, ranks/2, spec(ranks, nil), fc, func(_ int, cfg *Config) { cfg.CPUs = 2 })
+			b.fabric.Slow(all, all[slow:slow+1], extra)
+			d := b.clean()
+			if len(d.TargetSums) != ranks || d.EdgesMore == 0 {
+				t.Errorf("seed %d: %d sums of targets, %d edges left out", seed, len(d.TargetSums), d.EdgesMore)
+			}
+			if len(d.Causes) != 1 || !named("slow_target", slow)(d.Causes[0]) || !strings.Contains(d.Causes[0].Evidence, "over all its 109 edges") {
+				t.Errorf("seed %d: want slow target %d: %+v", seed, slow, d.Causes)
 			}
 		})
 	}

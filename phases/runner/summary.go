@@ -75,6 +75,9 @@ func (p *process) reduce() (*collect.Summary, error) {
 		rk.count(one, offset, stalls)
 		if p.slot.Phase == phases.Connect {
 			rk.edges(one)
+			if collect.SumsTargets(rk.p.topo.Count(), int64(rk.p.table.Size())) {
+				one.Targets = collect.SumTargets(one.Edges)
+			}
 		}
 		if err := collect.Merge(s, one); err != nil {
 			return nil, err
