@@ -1,7 +1,9 @@
 package collect
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"rankstorm/rank"
@@ -29,7 +31,9 @@ type Meta struct {
 	Edges       int64
 	Connections int // per edge
 	Rounds      int // asked for, 0 = without end
-	Threads     int // workers per rank; below 1 counts as 1
+	// RoundConnections, per edge, of a round where rounds differ; nil: Connections in all of them.
+	RoundConnections func(round int32) int
+	Threads          int // workers per rank; below 1 counts as 1
 
 	Procs        int
 	RanksPerProc int
@@ -56,6 +60,7 @@ type Limit struct {
 // builder is the state that AddSlot keeps until Finish.
 type builder struct {
 	startNS int64
+	perEdge func(round int32) int
 	phases  []*phaseBuild // in order of their first slot
 	clocks  map[rank.Proc]ProcClock
 	edges   []EdgeDoc // ascending
@@ -102,10 +107,13 @@ func NewDocument(m Meta) *Document {
 		Rounds: []RoundDoc{}, EdgeList: []EdgeDoc{}, TargetSums: []TargetSum{}, Resources: []ResourceDoc{}, Errors: []ErrorDoc{},
 		Causes: []Cause{}, Pauses: []PauseDoc{}, Warnings: []string{}, Losses: []Loss{},
 		build: &builder{
-			startNS: m.StartNS, clocks: map[rank.Proc]ProcClock{},
+			startNS: m.StartNS, perEdge: m.RoundConnections, clocks: map[rank.Proc]ProcClock{},
 			before: map[rank.Proc]ProcResources{}, peak: map[rank.Proc]ProcResources{}, after: map[rank.Proc]ProcResources{},
 			barriers: thinned[BarrierDoc]{most: MaxBarriers}, rounds: thinned[RoundDoc]{most: MaxRounds}, held: thinned[RoundHeldDoc]{most: MaxRoundsHeld},
 		},
+	}
+	if m.RoundConnections == nil {
+		d.build.perEdge = func(int32) int { return m.Connections }
 	}
 	if m.Poll != "" {
 		d.Poll = &m.Poll
@@ -161,6 +169,9 @@ func (d *Document) AddSlot(s *Summary) error {
 		return fmt.Errorf("add slot %d (%s): the document is finished", s.Seq, s.Phase)
 	}
 	conns, err := d.Connections.plus(s.Conns)
+	if err == nil {
+		conns, err = d.plan(conns, s.Round)
+	}
 	if err != nil {
 		return fmt.Errorf("add slot %d (%s): %w", s.Seq, s.Phase, err)
 	}
@@ -213,6 +224,19 @@ func (d *Document) AddSlot(s *Summary) error {
 	return nil
 }
 
+// plan adds what the rounds ask for that begin with this one: all of the job's connections, also those of processes that
+// never said what became of theirs.
+func (d *Document) plan(c Conns, round int32) (Conns, error) {
+	for begun := d.RoundsRun; begun <= int64(round); begun++ {
+		perEdge := int64(d.build.perEdge(int32(begun)))
+		if perEdge > 0 && d.Edges > (math.MaxInt64-c.Planned)/perEdge {
+			return c, errors.New("the number of connections overflows")
+		}
+		c.Planned += d.Edges * perEdge
+	}
+	return c, nil
+}
+
 func (p *phaseBuild) add(s *Summary, startNS int64) {
 	if p.doc.Round != nil && *p.doc.Round != s.Round {
 		p.doc.Round = nil
@@ -221,6 +245,7 @@ func (p *phaseBuild) add(s *Summary, startNS int64) {
 		p.doc.Stage = nil
 	}
 	p.doc.Slots++
+	p.doc.Broken += s.Conns.Broken
 	p.seq = min(p.seq, s.Seq)
 	if began, wall, ok := s.span(); ok {
 		began -= startNS
@@ -304,7 +329,7 @@ func (b *builder) addEdges(edges []EdgeSum) {
 		}
 		one := EdgeDoc{
 			From: e.From, To: e.To, Stage: e.Stage, Weight: e.Weight, Planned: e.Planned,
-			Established: e.Established, Failed: e.Failed, Rounds: 1,
+			Established: e.Established, Failed: e.Failed, Broken: e.Broken, Rounds: 1,
 		}
 		if e.Established > 0 {
 			one.SumNS, one.MaxNS = &e.SumNS, &e.MaxNS
@@ -313,6 +338,7 @@ func (b *builder) addEdges(edges []EdgeSum) {
 			one.Planned += old[0].Planned
 			one.Established += old[0].Established
 			one.Failed += old[0].Failed
+			one.Broken += old[0].Broken
 			one.Rounds += old[0].Rounds
 			one.MaxNS = maxOf(one.MaxNS, old[0].MaxNS)
 			one.SumNS = sumOf(one.SumNS, old[0].SumNS)

@@ -30,6 +30,7 @@ const (
 //   - starved: many ranks of a host stood still;
 //   - uneven: many ranks began a phase late;
 //   - failed, dead: connections by cause, with the rank or peer that most have in common;
+//   - broken: connections that broke when no step was under way on them;
 //   - fds, ports, memory: what a process ran out of;
 //   - drops: a listener's queue overflowed, and what its initiators waited for;
 //   - comb: connects waited for retransmissions though no queue overflowed;
@@ -63,6 +64,7 @@ func Diagnose(d *Document) []Cause {
 	if out = append(out, failed...); n > 0 { // the figures of a step are missing
 		out = append(out, Cause{Kind: "dead", Phase: "probe", Count: &n, Evidence: deadEvidence(d, n), Fix: deadFix})
 	}
+	out = append(out, brokenConnections(d, hosts)...)
 	out = append(out, overflow(d)...)
 	out = append(out, communication(d)...)
 	out = append(out, slowPaths(d, starved)...)

@@ -147,7 +147,7 @@ func (s *Summary) validate() error {
 		}
 	}
 	c := s.Conns
-	for _, n := range []int64{c.Planned, c.Started, c.Established, c.Accepted, c.Dead, c.Failed, s.EdgesMore, s.ErrorsMore, s.PausesMore} {
+	for _, n := range []int64{c.Started, c.Established, c.Accepted, c.Dead, c.Failed, c.Broken, s.EdgesMore, s.ErrorsMore, s.PausesMore} {
 		if n < 0 {
 			return errors.New("a count is negative")
 		}
@@ -156,7 +156,7 @@ func (s *Summary) validate() error {
 		if math.IsNaN(e.Weight) || math.IsInf(e.Weight, 0) {
 			return fmt.Errorf("edge %d to %d: weight is not a number", e.From, e.To)
 		}
-		if e.Planned < 0 || e.Established < 0 || e.Failed < 0 || e.SumNS < 0 || e.MaxNS < 0 {
+		if e.Planned < 0 || e.Established < 0 || e.Failed < 0 || e.Broken < 0 || e.SumNS < 0 || e.MaxNS < 0 {
 			return fmt.Errorf("edge %d to %d: a figure is negative", e.From, e.To)
 		}
 	}

@@ -162,6 +162,7 @@ type PhaseDoc struct {
 	BeganNS *int64         `json:"began_ns"`
 	WallNS  *int64         `json:"wall_ns"`  // Σ over slots: last rank ended - first rank began
 	BoundNS *int64         `json:"bound_ns"` // largest clock bound
+	Broken  int64          `json:"broken"`   // connections that broke when none of the phase's steps was under way on them
 	Steps   []StepDoc      `json:"steps"`
 	Ranks   []RankPhaseDoc `json:"ranks"`
 }
@@ -263,6 +264,7 @@ type EdgeDoc struct {
 	Planned     int64     `json:"planned"`
 	Established int64     `json:"established"`
 	Failed      int64     `json:"failed"`
+	Broken      int64     `json:"broken"`
 	SumNS       *int64    `json:"full_connect_sum_ns"`
 	MaxNS       *int64    `json:"full_connect_max_ns"`
 	Rounds      int64     `json:"rounds"` // rounds that these figures cover

@@ -274,11 +274,11 @@ func TestRoundsAreMerged(t *testing.T) {
 
 func TestAddSlotRefusesContradictions(t *testing.T) {
 	d := NewDocument(Meta{Procs: 1, RanksPerProc: 1})
-	s := &Summary{Phase: "connect", Conns: Conns{Planned: 1<<63 - 1}}
+	s := &Summary{Phase: "connect", Conns: Conns{Started: 1<<63 - 1}}
 	if err := d.AddSlot(s); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.AddSlot(&Summary{Phase: "connect", Conns: Conns{Planned: 1}}); err == nil {
+	if err := d.AddSlot(&Summary{Phase: "connect", Conns: Conns{Started: 1}}); err == nil {
 		t.Error("an overflow was added")
 	}
 	d.Finish(Exit{})
@@ -295,7 +295,7 @@ func TestExitFollowsTheFigures(t *testing.T) {
 		text  string
 	}{
 		{"clean", Exit{}, 0, ""},
-		{"failed", Exit{}, 1, "20 of 480 connections failed; 2 connections are dead: up, but never answered; process 5 (n2) leaked: 3 fds before, 5 after"},
+		{"failed", Exit{}, 1, "20 of 480 connections failed; 2 connections are dead: up, but never answered; 3 connections broke after being established; process 5 (n2) leaked: 3 fds before, 5 after"},
 		{"failed", NewExit(143, &rank.Error{Kind: rank.KindCancelled, Proc: rank.NoProc, Peer: rank.None, Text: "SIGTERM"}, true), 143, "SIGTERM"},
 	} {
 		st := stories()[c.story]

@@ -11,7 +11,7 @@ import (
 
 // Finish completes the document: figures, resources, causes, exit; set Gossip
 // and Progress before. What the
-// document itself shows wins over a clean code: failed or dead connections and
+// document itself shows wins over a clean code: failed, dead or broken connections and
 // leaks make it 1 (see Verdict), so use d.Exit.Code afterwards. Finish may be
 // called once; later calls change the exit only.
 func (d *Document) Finish(e Exit) {

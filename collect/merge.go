@@ -302,6 +302,7 @@ func (c Conns) plus(o Conns) (Conns, error) {
 		{&c.Accepted, o.Accepted},
 		{&c.Dead, o.Dead},
 		{&c.Failed, o.Failed},
+		{&c.Broken, o.Broken},
 	} {
 		n, ok := addCount(*f.sum, f.n)
 		if !ok {

@@ -68,7 +68,7 @@ func drawSummary(t *rapid.T, p int) (*Summary, map[transport.Step][]sample) {
 	in := rapid.Int64Range(0, 50).Draw(t, "in")
 	s.Barrier = Barrier{FirstInNS: in, LastInNS: in, LastInProc: rank.Proc(p), FirstOutNS: in, LastOutNS: in + 5, AtNS: 100}
 	s.Ranks = []RankPhase{{Rank: r, BeganNS: in, EndedNS: in + 10}}
-	s.Conns = Conns{Planned: 7, Failed: rapid.Int64Range(0, 3).Draw(t, "failed")}
+	s.Conns = Conns{Started: 7, Broken: 2, Failed: rapid.Int64Range(0, 3).Draw(t, "failed")}
 	s.Resources = []ProcResources{{Proc: rank.Proc(p), Moment: "before", FDs: 3}, {Proc: rank.Proc(p), Moment: "after", FDs: 3}}
 	s.Clocks = []ProcClock{{Proc: rank.Proc(p), OffsetNS: int64(p)}}
 	for i := range rapid.IntRange(0, 60).Draw(t, "errors") {

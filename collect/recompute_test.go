@@ -68,6 +68,7 @@ func TestRecomputeFindsWrongCells(t *testing.T) {
 		{"3 (n1) ← 1 (n0)", "3 (n1) → 1 (n0)"},
 		{"connect: timeout 20", "connect: timeout 21"},
 		{"460 accepted", "461 accepted"},
+		{"3 broken", "4 broken"},
 		{"median 1.79 ms", "median 1.78 ms"},
 		{"within 42.0 µs", "within 42.1 µs"},
 		{"1 of 6 processes", "2 of 6 processes"},

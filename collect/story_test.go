@@ -18,7 +18,7 @@ type story struct {
 	seed                           uint64
 	lateRank                       rank.Rank // began connect 300 ms late; None = nobody
 	failTo                         rank.Rank // one connection in four to this rank times out; None = none
-	deadConns                      int64
+	deadConns, brokenConns         int64     // in probe
 	leakProc                       rank.Proc // keeps two fds; NoProc = none
 	drops                          int64     // listen drops at process 0
 	boundNS                        int64
@@ -104,7 +104,6 @@ func (st story) summary(t testing.TB, rng *rand.Rand, seq, round int32, at int64
 			last = max(last, sum.LastEnd)
 			if step == transport.StepFullConnect {
 				s.Edges = append(s.Edges, edges...)
-				s.Conns.Planned += conns.Planned
 				s.Conns.Started += conns.Started
 				s.Conns.Established += conns.Established
 				s.Conns.Failed += conns.Failed
@@ -116,7 +115,7 @@ func (st story) summary(t testing.TB, rng *rand.Rand, seq, round int32, at int64
 		s.Ranks[i].EndedNS = last + 5000
 	}
 	if phase == "probe" && p == 0 {
-		s.Conns.Dead = st.deadConns
+		s.Conns.Dead, s.Conns.Broken = st.deadConns, st.brokenConns
 	}
 	held := ProcResources{Proc: rank.Proc(p), FDs: 3, ProcFDs: 9, Goroutines: 4, RSSBytes: 11 << 20, Listeners: 1}
 	switch phase {
@@ -307,7 +306,7 @@ func stories() map[string]story {
 	late := clean
 	late.lateRank, late.seed = 3, 2
 	failed := clean
-	failed.procs, failed.hosts, failed.failTo, failed.leakProc, failed.deadConns, failed.drops, failed.seed = 6, 3, 4, 5, 2, 37, 3
+	failed.procs, failed.hosts, failed.failTo, failed.leakProc, failed.deadConns, failed.brokenConns, failed.drops, failed.seed = 6, 3, 4, 5, 2, 3, 37, 3
 	failed.exit = NewExit(1, &rank.Error{Kind: rank.KindFailed, Ranks: []rank.Rank{1}, Proc: 1, Host: "n0", Phase: "connect", Step: "connect", Peer: 4, Text: "timeout"}, false)
 	virtual := clean
 	virtual.procs, virtual.k, virtual.hosts, virtual.conns, virtual.rounds, virtual.boundNS, virtual.seed = 4, 4, 1, 2, 5, 0, 4

@@ -98,14 +98,16 @@ type Barrier struct {
 	LastReleaseNS  int64     `msgpack:"lr"`
 }
 
-// Conns counts connections. Planned and Started and so on are over the ranks covered.
+// Conns counts connections over the ranks covered. What the plan asks for follows from the settings, whoever is covered:
+// only a document has it.
 type Conns struct {
-	Planned     int64 `msgpack:"p" json:"planned"`
+	Planned     int64 `msgpack:"-" json:"planned"`
 	Started     int64 `msgpack:"s" json:"started"`
 	Established int64 `msgpack:"e" json:"established"` // initiator read the answer
 	Accepted    int64 `msgpack:"a" json:"accepted"`    // target wrote the answer
 	Dead        int64 `msgpack:"d" json:"dead"`        // the path answered, but the target never did, or the first round trip never came back
-	Failed      int64 `msgpack:"f" json:"failed"`      // the rest of those that did not come up or broke
+	Failed      int64 `msgpack:"f" json:"failed"`      // any other failure of a step
+	Broken      int64 `msgpack:"b" json:"broken"`      // broke when no step was under way on them
 }
 
 // EdgeSum is one edge's share of the connect phase.
@@ -117,6 +119,7 @@ type EdgeSum struct {
 	Planned     int64     `msgpack:"p" json:"planned"`
 	Established int64     `msgpack:"e" json:"established"`
 	Failed      int64     `msgpack:"x" json:"failed"`
+	Broken      int64     `msgpack:"b" json:"broken"`
 	SumNS       int64     `msgpack:"s" json:"full_connect_sum_ns"`
 	MaxNS       int64     `msgpack:"z" json:"full_connect_max_ns"`
 }

@@ -181,13 +181,17 @@ func (t *tableText) failures(d *Document) {
 func (t *tableText) connections(d *Document) {
 	c := d.Connections
 	style := styleNone
-	if c.Failed > 0 || c.Dead > 0 {
+	if c.Failed > 0 || c.Dead > 0 || c.Broken > 0 {
 		style = styleRed
 	}
-	t.items("connections", []string{
+	items := []string{
 		FormatCount(c.Planned) + " planned", FormatCount(c.Started) + " started", FormatCount(c.Established) + " established",
 		FormatCount(c.Accepted) + " accepted", FormatCount(c.Dead) + " dead", FormatCount(c.Failed) + " failed",
-	}, style)
+	}
+	if c.Broken > 0 {
+		items = append(items, FormatCount(c.Broken)+" broken")
+	}
+	t.items("connections", items, style)
 }
 
 // clockBound is the largest error of any clock against the root's.

@@ -44,7 +44,7 @@ func errorDoc(e *rank.Error) ErrorDoc {
 }
 
 // Verdict is what the figures themselves say: 0 and "", or 1 and one line that
-// names failed and dead connections and leaks.
+// names failed, dead and broken connections and leaks.
 func (d *Document) Verdict() (code int, text string) {
 	var parts []string
 	if n := d.Connections.Failed; n > 0 {
@@ -52,6 +52,9 @@ func (d *Document) Verdict() (code int, text string) {
 	}
 	if n := d.Connections.Dead; n > 0 {
 		parts = append(parts, fmt.Sprintf("%s connections are dead: up, but never answered", FormatCount(n)))
+	}
+	if n := d.Connections.Broken; n > 0 {
+		parts = append(parts, plural(n, "connection", "connections")+" broke after being established")
 	}
 	if leaks := d.Leaks(); len(leaks) > 0 {
 		procs := map[rank.Proc]bool{}

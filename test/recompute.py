@@ -357,6 +357,8 @@ def connection_items(doc):
         if doc["edge_list"] and not doc["edge_list_left_out"]:
             for key in ("planned", "established"):
                 check(f"connections {key} by edge", sum(e[key] for e in doc["edge_list"]), c[key])
+            connect = sum(p["broken"] for p in doc["phases"] if p["phase"] == "connect")
+            check("connections broken in connect by edge", sum(e["broken"] for e in doc["edge_list"]), connect)
         if doc["target_sums"]:
             check("connections established by target", sum(t["established"] for t in doc["target_sums"]), c["established"])
         for phase in doc["phases"]:
@@ -365,7 +367,9 @@ def connection_items(doc):
                     c["established"] = sum(r["count"] for r in step["per_rank"])
                 if phase["phase"] == "connect" and step["step"] == "accept":
                     c["accepted"] = sum(r["count"] for r in step["per_rank"])
-    return [f"{count(c[k])} {k}" for k in ("planned", "started", "established", "accepted", "dead", "failed")]
+    check("connections broken by phase", sum(p["broken"] for p in doc["phases"]), c["broken"])
+    keys = ["planned", "started", "established", "accepted", "dead", "failed"] + ["broken"] * (c["broken"] > 0)
+    return [f"{count(c[k])} {k}" for k in keys]
 
 
 def exit_text(doc):

@@ -38,7 +38,7 @@ func main() {
 }
 
 type document struct {
-	Connections struct{ Planned, Established, Dead, Failed int64 }
+	Connections struct{ Planned, Established, Dead, Failed, Broken int64 }
 	Barriers    []struct {
 		BarrierNS *int64 `json:"barrier_ns"`
 	}
@@ -184,7 +184,7 @@ func job(side int) (figure map[string]float64, sent string, err error) {
 	if err := json.Unmarshal(b, &d); err != nil {
 		return nil, "", err
 	}
-	if c := d.Connections; c.Established != c.Planned || c.Dead+c.Failed > 0 {
+	if c := d.Connections; c.Established != c.Planned || c.Dead+c.Failed+c.Broken > 0 {
 		return nil, "", fmt.Errorf("connections %+v", c)
 	}
 	for _, c := range d.Causes {

@@ -38,8 +38,9 @@ func (w *worker) take(until int64) (n int) {
 	for i := range n {
 		w.handle(&w.ev[i])
 	}
-	if err != nil && len(w.errs) < maxErrors {
-		w.errs = append(w.errs, *w.rk.wrap(w.slot.Phase, "wait", rank.None, err))
+	if err != nil { // and it will again: what cannot be waited for must not keep a CPU busy
+		w.note("wait", rank.None, err)
+		w.rk.p.clock.SleepUntil(until, 0)
 	}
 	if gone := w.rk.p.gone.Load(); gone != w.seenGone {
 		w.seenGone = gone
@@ -100,11 +101,15 @@ func (w *worker) peerClosed(c int) {
 		w.fail(c, w.waiting, transport.CauseClosed, nil)
 		w.inflight++
 		w.through(c)
-	case w.passed[c] || c >= w.end: // what the step measured stays measured; the connection is lost all the same
+	case w.passed[c] || c < w.from || c >= w.end: // what steps measured stays measured, and none of them failed
 		w.state[c] = connFailed
-		w.lose(c, w.waiting, transport.CauseClosed, nil)
+		w.broke++
+		w.note("", w.peer(c), errBroke)
 	}
 }
+
+// errBroke says what became of a connection on which no step was under way.
+var errBroke = errors.New("the connection was established, and broke later")
 
 // under is the step that connection c stands in while the running one is s: where the path has answered a connect, the
 // target is waited for.
@@ -141,7 +146,7 @@ func (w *worker) fail(c int, s transport.Step, cause transport.Cause, err error)
 	w.lose(c, s, cause, err)
 }
 
-// lose counts a failed connection and keeps the first few in words.
+// lose counts a failed connection.
 func (w *worker) lose(c int, s transport.Step, cause transport.Cause, err error) {
 	w.failed++
 	if c < w.out {
@@ -150,11 +155,16 @@ func (w *worker) lose(c int, s transport.Step, cause transport.Cause, err error)
 			w.dead++
 		}
 	}
+	if err == nil {
+		err = &transport.OpError{Op: s.String(), Provider: w.rk.p.cfg.Provider.Name(), Cause: cause}
+	}
+	w.note(s.String(), w.peer(c), err)
+}
+
+// note keeps the first few failures in words.
+func (w *worker) note(step string, peer rank.Rank, err error) {
 	if len(w.errs) < maxErrors {
-		if err == nil {
-			err = &transport.OpError{Op: s.String(), Provider: w.rk.p.cfg.Provider.Name(), Cause: cause}
-		}
-		w.errs = append(w.errs, *w.rk.wrap(w.slot.Phase, s.String(), w.peer(c), err))
+		w.errs = append(w.errs, *w.rk.wrap(w.slot.Phase, step, peer, err))
 	}
 }
 

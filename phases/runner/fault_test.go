@@ -284,6 +284,8 @@ func (j *faultJob) check(t *testing.T, resumed time.Duration) {
 				t.Errorf("process %d wrote to stdout: %s", i, p.stdout.String())
 			}
 		}
+		writer.out = filepath.Join(j.dir, name)
+		agree(t, j.document(writer.i))
 		j.checkCause(t, writer, code)
 	}
 	for i := range j.victims {

@@ -284,7 +284,7 @@ func spec(procs int, change func(*phases.Spec)) phases.Spec {
 func whole(t *testing.T, d *collect.Document, want int64) {
 	t.Helper()
 	c := d.Connections
-	if c.Planned != want || c.Started != want || c.Established != want || c.Accepted != want || c.Dead != 0 || c.Failed != 0 {
+	if c.Planned != want || c.Started != want || c.Established != want || c.Accepted != want || c.Dead != 0 || c.Failed != 0 || c.Broken != 0 {
 		t.Errorf("connections %+v, want %d planned, started, established and accepted", c, want)
 	}
 }

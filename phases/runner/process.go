@@ -381,7 +381,7 @@ func (p *process) reportDone() {
 	in := phases.MemberInput{Kind: phases.MLocalDone, Seq: p.slot.Seq}
 	for _, rk := range p.ranks {
 		for _, w := range rk.workers {
-			in.Failed += w.failed
+			in.Failed += w.failed + w.broke
 		}
 	}
 	if p.slot.Phase == phases.Publish {

@@ -31,7 +31,8 @@ func (p *process) meta() collect.Meta {
 		Transport: p.spec.Transport, Connect: p.spec.Shape.String(),
 		Topology: p.spec.Topology, Params: topologyParams(p.spec.Topology), Stages: p.topo.Stages(), Edges: p.topo.Count(),
 		Connections: p.spec.Connections, Rounds: p.spec.Rounds, Threads: p.spec.Threads,
-		Procs: len(t.Procs), RanksPerProc: t.K,
+		RoundConnections: func(round int32) int { return p.spec.Pass(round).Connections },
+		Procs:            len(t.Procs), RanksPerProc: t.K,
 	}
 	for r := range rank.Rank(t.Size()) {
 		proc := t.ProcOf(r)

@@ -239,8 +239,6 @@ func (rk *localRank) count(s *collect.Summary, offset int64, stalls []stall) {
 		}
 		s.Errors = append(s.Errors, w.errs...)
 		switch rk.p.slot.Phase {
-		case phases.Create:
-			s.Conns.Planned += int64(w.out)
 		case phases.Connect:
 			s.Conns.Started += w.started
 			for c := range w.out {
@@ -256,6 +254,7 @@ func (rk *localRank) count(s *collect.Summary, offset int64, stalls []stall) {
 		}
 		s.Conns.Dead += w.dead
 		s.Conns.Failed += w.lost - w.dead
+		s.Conns.Broken += w.broke
 	}
 	s.Ranks = append(s.Ranks, rp)
 }
@@ -276,12 +275,17 @@ func (rk *localRank) edges(s *collect.Summary) {
 		sum := &s.Edges[k]
 		sum.Planned++
 		w, c := rk.workers[i%deal], i/deal
-		if begin, end, ok := w.stamps.Get(transport.StepFullConnect, c); ok {
+		begin, end, up := w.stamps.Get(transport.StepFullConnect, c)
+		if up {
 			sum.Established++
 			sum.SumNS += end - begin
 			sum.MaxNS = max(sum.MaxNS, end-begin)
 		}
-		if w.state[c] == connFailed { // before it was established or after
+		switch {
+		case w.state[c] != connFailed:
+		case up:
+			sum.Broken++
+		default:
 			sum.Failed++
 		}
 	}

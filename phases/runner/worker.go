@@ -99,6 +99,7 @@ type worker struct {
 	failed   int64 // either side
 	lost     int64 // initiated connections among them
 	dead     int64
+	broke    int64 // initiated connections that broke when no step was under way on them
 	started  int64
 	at       int64 // own clock: agreed start
 	released int64 // own clock: the agreed start had come
@@ -120,7 +121,7 @@ type worker struct {
 // reset forgets the previous slot's figures.
 func (w *worker) reset(s phases.Slot) {
 	w.slot = s
-	w.inflight, w.finished, w.failed, w.lost, w.dead, w.started = 0, 0, 0, 0, 0, 0
+	w.inflight, w.finished, w.failed, w.lost, w.dead, w.broke, w.started = 0, 0, 0, 0, 0, 0, 0
 	w.released, w.began, w.ended, w.gap, w.gapEnd = 0, 0, 0, -1, 0
 	w.errs = w.errs[:0]
 	w.completed.Store(0)

@@ -108,8 +108,8 @@ func NewFabric(c FabricConfig) *Fabric {
 // now is the fabric's own time: endpoints may have clocks that disagree.
 func (f *Fabric) now() int64 { return int64(time.Since(f.base)) }
 
-// Pause stops the endpoints of that name as SIGSTOP would: their workers see
-// nothing, while requests go on filling their backlog.
+// Pause stops the endpoints of that Config.Name or Config.Advertise as SIGSTOP
+// would: their workers see nothing, while requests go on filling their backlog.
 func (f *Fabric) Pause(name string) { f.setPaused(name, true) }
 
 // Resume ends Pause.
@@ -119,25 +119,30 @@ func (f *Fabric) setPaused(name string, paused bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.endpoints {
-		if e.cfg.Name == name {
+		if e.called(name) {
 			e.paused = paused
 			e.nudgeAll()
 		}
 	}
 }
 
-// Kill ends the endpoints of that name as SIGKILL would: their connections are
+// Kill ends the endpoints so called, as for Pause, as SIGKILL would: their connections are
 // reset, their listeners are gone, their workers answer with an error. Close
 // remains to be called by the owner and does nothing more.
 func (f *Fabric) Kill(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range slices.Clone(f.endpoints) {
-		if e.cfg.Name == name {
+		if e.called(name) {
 			e.teardown(errKilled)
 		}
 	}
 	f.advance(f.now())
+}
+
+// called says whether faults of that name are the endpoint's.
+func (e *Endpoint) called(name string) bool {
+	return name != "" && (e.cfg.Name == name || e.host == name)
 }
 
 // Partition cuts the network between two sets of endpoints, each named by
