@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"rankstorm/rank"
 	"rankstorm/transport"
 )
 
@@ -40,6 +39,7 @@ type Entry struct {
 	Once     bool             // not repeated by --rounds (the listener and its port stay)
 	Exchange bool             // Done bodies are gathered and come back with Collect
 	Staged   bool             // repeated per stage of the topology
+	Empty    bool             // nothing fills it yet: no job enters it, and nothing can be asked of it
 }
 
 // Catalogue lists all phases in the order in which a job meets them. The
@@ -68,7 +68,7 @@ func Catalogue() []Entry {
 			Steps: steps(transport.StepResolveAddr, transport.StepResolveRoute),
 		},
 		{
-			Token: Register, Title: "register memory", Lockstep: true,
+			Token: Register, Title: "register memory", Lockstep: true, Empty: true,
 			Steps: steps(transport.StepRegister),
 		},
 		{
@@ -86,7 +86,7 @@ func Catalogue() []Entry {
 			Token: Probe, Title: "first round trip", Lockstep: true, PerConn: true,
 			Steps: steps(transport.StepProbe, transport.StepProbeAnswer),
 		},
-		{Token: Transfer, Title: "transfer data", Lockstep: true, PerConn: true},
+		{Token: Transfer, Title: "transfer data", Lockstep: true, PerConn: true, Empty: true},
 		{
 			Token: Disconnect, Title: "disconnect", Lockstep: true, PerConn: true,
 			Steps: steps(transport.StepDisconnect, transport.StepPeerDisconnect),
@@ -107,20 +107,17 @@ func Lookup(t Token) (Entry, bool) {
 	return Entry{}, false
 }
 
-// ParseToken reads the name of a phase. The error is of KindUsage and lists
-// the names.
-func ParseToken(s string) (Token, error) {
-	if _, ok := Lookup(Token(s)); ok {
-		return Token(s), nil
-	}
-	return "", rank.Errorf(rank.KindUsage, "unknown phase %q: use one of %s", s, tokenNames())
+// Enters says whether jobs go through a phase.
+func Enters(t Token) bool {
+	e, ok := Lookup(t)
+	return ok && !e.Empty
 }
 
-// tokenNames are all phases in their order.
-func tokenNames() string { return namesOf(func(Entry) bool { return true }) }
+// enteredNames are the phases that jobs go through.
+func enteredNames() string { return namesOf(func(e Entry) bool { return !e.Empty }) }
 
-// lockstepNames are the phases that all ranks enter together.
-func lockstepNames() string { return namesOf(func(e Entry) bool { return e.Lockstep }) }
+// lockstepNames are those of them that all ranks enter together.
+func lockstepNames() string { return namesOf(func(e Entry) bool { return e.Lockstep && !e.Empty }) }
 
 func namesOf(wanted func(Entry) bool) string {
 	var names []string

@@ -1,6 +1,8 @@
 package phases
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"rankstorm/rank"
@@ -37,7 +39,7 @@ func TestCatalogueHoldsEveryStepOnce(t *testing.T) {
 
 func TestCatalogueOrder(t *testing.T) {
 	want := "gather seal clock create bind listen publish resolve register qp connect probe transfer disconnect destroy"
-	if got := tokenNames(); got != want {
+	if got := namesOf(func(Entry) bool { return true }); got != want {
 		t.Errorf("order\n%s, want\n%s", got, want)
 	}
 }
@@ -49,17 +51,23 @@ func TestCatalogueIsACopy(t *testing.T) {
 	}
 }
 
-func TestParseToken(t *testing.T) {
-	for _, e := range Catalogue() {
-		if got, err := ParseToken(string(e.Token)); err != nil || got != e.Token {
-			t.Errorf("ParseToken(%q) = %q, %v", e.Token, got, err)
+// What a flag lists when it refuses a phase is what it takes, and nothing else.
+func TestListedPhasesAreTaken(t *testing.T) {
+	for name, flag := range map[string]struct {
+		take func(phase string) error
+		list string
+	}{
+		"hold":  {func(p string) error { _, err := ParseHold(p + "=1s"); return err }, enteredNames()},
+		"delay": {func(p string) error { _, err := ParseDelay("rank=0,phase=" + p + ",ms=1"); return err }, lockstepNames()},
+	} {
+		for _, e := range append(Catalogue(), Entry{Token: "conect"}) {
+			err := flag.take(string(e.Token))
+			if listed := slices.Contains(strings.Fields(flag.list), string(e.Token)); listed != (err == nil) {
+				t.Errorf("--%s of phase %s: %v, but it is listed: %v", name, e.Token, err, listed)
+			}
+			if err != nil && (rank.ExitCode(err) != 2 || !strings.Contains(err.Error(), flag.list)) {
+				t.Errorf("--%s of phase %s: %v: not a usage error that lists %s", name, e.Token, err, flag.list)
+			}
 		}
-	}
-	_, err := ParseToken("Connect")
-	if rank.ExitCode(err) != 2 {
-		t.Errorf("ParseToken(Connect): %v, want a usage error", err)
-	}
-	if _, ok := Lookup("nonesuch"); ok {
-		t.Error("Lookup found a phase that does not exist")
 	}
 }

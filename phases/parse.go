@@ -85,25 +85,31 @@ func formatFloat(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) 
 func ParseHold(text string) (Hold, error) {
 	bad := func(why string) (Hold, error) {
 		return Hold{}, rank.Errorf(rank.KindUsage,
-			"--hold %q: %s: use PHASE=DURATION, for instance connect=2s; phases: %s", text, why, tokenNames())
+			"--hold %q: %s: use PHASE=DURATION, for instance connect=2s; phases: %s", text, why, enteredNames())
 	}
 	name, value, has := strings.Cut(text, "=")
 	if !has {
 		return bad("no duration")
 	}
-	token, err := ParseToken(name)
-	if err != nil {
+	entry, ok := Lookup(Token(name))
+	switch {
+	case !ok:
 		return bad("unknown phase " + strconv.Quote(name))
+	case entry.Empty:
+		return bad(emptyPhase(name))
 	}
 	d, err := time.ParseDuration(value)
 	if err != nil || d <= 0 {
 		return bad("not a duration longer than 0: " + strconv.Quote(value))
 	}
-	return Hold{Phase: token, For: d}, nil
+	return Hold{Phase: entry.Token, For: d}, nil
 }
 
 // String is the inverse of ParseHold.
 func (h Hold) String() string { return string(h.Phase) + "=" + h.For.String() }
+
+// emptyPhase refuses what is asked of a phase that nothing fills.
+func emptyPhase(name string) string { return "this version does nothing in phase " + name }
 
 // ParseDelay reads the value of --delay: "rank=R,phase=PHASE,ms=N" with the
 // parts in any order; N may have decimals and is taken to the nearest
@@ -139,7 +145,10 @@ func ParseDelay(text string) (Delay, error) {
 		return bad("not a rank: " + strconv.Quote(parts["rank"]))
 	}
 	entry, ok := Lookup(Token(parts["phase"]))
-	if !ok || !entry.Lockstep {
+	switch {
+	case ok && entry.Empty:
+		return bad(emptyPhase(parts["phase"]) + ", only in " + lockstepNames())
+	case !ok || !entry.Lockstep:
 		return bad("phase " + strconv.Quote(parts["phase"]) + " is not one that is entered in lockstep, which are " + lockstepNames())
 	}
 	ms, err := strconv.ParseFloat(parts["ms"], 64)

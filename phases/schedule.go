@@ -21,8 +21,8 @@ type Schedule struct {
 }
 
 // NewSchedule makes the schedule of spec for a topology of the given number of
-// stages (≥ 1). wired says which lockstep phases the job really has: register
-// and transfer, for instance, are left out while nothing fills them. Rounds
+// stages (≥ 1). wired says which lockstep phases the job really has: Empty
+// ones are left out, and probe where nothing is sent. Rounds
 // repeat everything but the phases that are Once. More than 2^31-1 slots are
 // refused with KindUsage.
 func NewSchedule(spec Spec, stages int, wired func(Token) bool) (*Schedule, error) {

@@ -112,8 +112,8 @@ func (s Spec) Validate() error {
 	}
 	held := map[Token]bool{}
 	for _, h := range s.Holds {
-		if _, ok := Lookup(h.Phase); !ok {
-			fault("--hold %s: unknown phase %q, use one of %s", h, string(h.Phase), tokenNames())
+		if !Enters(h.Phase) {
+			fault("--hold %s: no job enters phase %q, use one of %s", h, string(h.Phase), enteredNames())
 		}
 		if h.For <= 0 || h.For > longest {
 			fault("--hold %s: must be longer than 0 and at most %s", h, longest)
@@ -125,7 +125,7 @@ func (s Spec) Validate() error {
 	}
 	size := int64(s.Procs) * int64(s.RanksPerProc)
 	for _, d := range s.Delays {
-		if e, ok := Lookup(d.Phase); !ok || !e.Lockstep {
+		if e, ok := Lookup(d.Phase); !ok || !e.Lockstep || e.Empty {
 			fault("--delay %s: phase %q is not entered in lockstep, use one of create … destroy", d, string(d.Phase))
 		}
 		if d.Rank < 0 || size > 0 && int64(d.Rank) >= size {

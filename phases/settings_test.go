@@ -57,7 +57,7 @@ func TestValidateNamesFlagValueAndForms(t *testing.T) {
 		{func(s *Spec) { s.Passes = []Pass{{Connections: 2}} }, "pass 0 (2 connections, queue pairs true, delay 0s): must have at most 1 connections"},
 		{func(s *Spec) { s.Passes = []Pass{{Connections: 1, Delay: 1}} }, "only without queue pairs"},
 		{func(s *Spec) { s.MaxTime = -time.Second }, "--max-time -1s: must not be negative"},
-		{func(s *Spec) { s.Holds = []Hold{{"x", time.Second}} }, `--hold x=1s: unknown phase "x", use one of gather`},
+		{func(s *Spec) { s.Holds = []Hold{{"x", time.Second}} }, `--hold x=1s: no job enters phase "x", use one of gather`},
 		{func(s *Spec) { s.Holds = []Hold{{Connect, 0}} }, "--hold connect=0s: must be longer than 0"},
 		{func(s *Spec) { s.Holds = []Hold{{Connect, 1}, {Connect, 1}} }, "phase connect is held twice"},
 		{func(s *Spec) { s.Delays = []Delay{{4, Connect, 1}} }, "rank 4 is not in 0 to 3"},

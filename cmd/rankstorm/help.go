@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankstorm/phases"
-	"rankstorm/phases/runner"
 	"rankstorm/rank"
 )
 
@@ -50,7 +49,7 @@ func (a *app) helpPhases() error {
 		if e.Staged {
 			notes = append(notes, "per stage")
 		}
-		if !runner.Enters(e.Token) {
+		if !phases.Enters(e.Token) {
 			notes = append(notes, "nothing to do in this version")
 		}
 		steps := make([]string, len(e.Steps))

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"rankstorm/phases"
-	"rankstorm/phases/runner"
 	"rankstorm/rank"
 	"rankstorm/rendezvous"
 	"rankstorm/transport"
@@ -115,18 +114,12 @@ func (r *runFlags) spec(procs int, named func(flag string) bool) (phases.Spec, e
 		if err != nil {
 			return s, inCommand("run", err)
 		}
-		if !runner.Enters(h.Phase) {
-			return s, notEntered("hold", text, h.Phase)
-		}
 		s.Holds = append(s.Holds, h)
 	}
 	for _, text := range r.delays.values {
 		d, err := phases.ParseDelay(text)
 		if err != nil {
 			return s, inCommand("run", err)
-		}
-		if !runner.Enters(d.Phase) {
-			return s, notEntered("delay", text, d.Phase)
 		}
 		s.Delays = append(s.Delays, d)
 	}
@@ -149,11 +142,6 @@ func (r *runFlags) spec(procs int, named func(flag string) bool) (phases.Spec, e
 		return s, inCommand("run", err)
 	}
 	return s, nil
-}
-
-// notEntered refuses what would be asked of a phase that no job goes through.
-func notEntered(flag, text string, p phases.Token) error {
-	return usagef("run: --%s %q: this version does nothing in phase %s: see rankstorm help phases", flag, text, p)
 }
 
 // inCommand puts the command's name in front of an error of another room.

@@ -188,13 +188,9 @@ func (p *process) first() rank.Rank {
 	return r
 }
 
-// Enters says whether a job goes through a phase of the catalogue; the others
-// have nothing to do yet, so nothing can be asked of them.
-func Enters(t phases.Token) bool { return t != phases.Register && t != phases.Transfer }
-
 // Wired says which phases a job with that spec goes through.
 func Wired(s phases.Spec) func(phases.Token) bool {
-	return func(t phases.Token) bool { return Enters(t) && (t != phases.Probe || !s.NoProbe) }
+	return func(t phases.Token) bool { return phases.Enters(t) && (t != phases.Probe || !s.NoProbe) }
 }
 
 // subtree are the processes that hang below a child, itself included.
