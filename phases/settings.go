@@ -161,7 +161,7 @@ func (s Spec) passFaults() []string {
 }
 
 // Settings lists every job-wide setting after defaults, sorted by key; keys
-// are flag names. Equal specs, and only those, give equal lists: the knock
+// are flag names, and the options of a face as they are typed. Equal specs, and only those, give equal lists: the knock
 // compares them and the document shows them. A custom topology counts by the
 // SHA-256 of its content, not by the name of the file, which may differ from
 // host to host.
@@ -210,6 +210,7 @@ func (s Spec) Settings() []rank.KV {
 		{Key: "probe", Value: strconv.FormatBool(!s.NoProbe)},
 		{Key: "from-create", Value: strconv.FormatBool(s.FromCreate)},
 	}
+	kv = append(kv, s.Face...)
 	slices.SortFunc(kv, func(a, b rank.KV) int { return strings.Compare(a.Key, b.Key) })
 	return kv
 }

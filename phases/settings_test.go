@@ -140,6 +140,8 @@ func TestSettingsCoverEveryField(t *testing.T) {
 			s.Options = map[string]string{"tos": "3"}
 		case path == "Spec.Passes":
 			s.Passes = []Pass{{Connections: 1}}
+		case path == "Spec.Face":
+			s.Face = []rank.KV{{Key: "-S", Value: "given"}}
 		default:
 			t.Fatalf("%s: this test does not know how to change it", path)
 		}

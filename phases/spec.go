@@ -68,6 +68,10 @@ type Spec struct {
 	// connect, without the waits between the phases.
 	FromCreate bool
 
+	// Face lists what another command line was given that the job follows from, by its own names ("-S"): they come
+	// before our own where processes differ. Empty without a face.
+	Face []rank.KV
+
 	JoinTimeout     time.Duration
 	PhaseTimeout    time.Duration
 	LivenessTimeout time.Duration

@@ -217,7 +217,10 @@ func compare(theirs, ours *knock) (mismatch, bool) {
 		if more > 0 {
 			rest = fmt.Sprintf(" (and %s)%s", moreDiffer(more), same)
 		}
-		return mismatch{"setting " + key, their, our, rest}, true
+		if !typed(key) {
+			key = "setting " + key
+		}
+		return mismatch{key, their, our, rest}, true
 	}
 	return mismatch{}, false
 }
@@ -240,18 +243,29 @@ func number(proc int) string {
 
 // decisive are the settings that others follow from, the first one first: who
 // left out --topology m2n differs in M and N as well, and need not be told that.
-var decisive = []string{"transport", "topology"}
+// -S of cmtime brings transport and passes with it.
+var decisive = []string{"-S", "transport", "topology"}
+
+// typed says that a setting is an option of a face, named as it is typed.
+func typed(key string) bool { return strings.HasPrefix(key, "-") }
 
 // diffSettings names one key that differs, both values as text, and how many
-// more do: the first of the decisive ones, else the first (in order) whose
-// values can be shown whole, else the first. Lists are sorted by key.
+// more do: the first of the decisive ones, else the first (in order) that is an
+// option as it is typed, else the first whose values can be shown whole, else the
+// first. Settings that follow from options are not counted beside one. Lists are
+// sorted by key.
 func diffSettings(theirs, ours []rank.KV) (key, their, our string, more int) {
-	best := 0
+	best, options := 0, 0
 	note := func(k, t, o string) {
+		if typed(k) {
+			options++
+		}
 		weight := 1
 		switch at := slices.Index(decisive, k); {
 		case at >= 0:
-			weight = 2 + len(decisive) - at
+			weight = 3 + len(decisive) - at
+		case typed(k):
+			weight = 3
 		case !strings.HasSuffix(t, cut) && !strings.HasSuffix(o, cut):
 			weight = 2
 		}
@@ -276,6 +290,9 @@ func diffSettings(theirs, ours []rank.KV) (key, their, our string, more int) {
 			}
 			theirs, ours = theirs[1:], ours[1:]
 		}
+	}
+	if typed(key) {
+		more = options - 1
 	}
 	return key, their, our, more
 }

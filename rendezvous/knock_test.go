@@ -96,6 +96,9 @@ func TestDiffSettings(t *testing.T) {
 		{kv("m", "0", "topology", "ring"), kv("m", "1", "topology", "m2n"), "topology", `"ring"`, `"m2n"`, 1},
 		{kv("topology", "ring", "transport", "rdma"), kv("topology", "shift", "transport", "tcp"), "transport", `"rdma"`, `"tcp"`, 1},
 		{kv("passes", strings.Repeat("x", 200), "rounds", "3"), kv("passes", "all", "rounds", "1"), "rounds", `"3"`, `"1"`, 1},
+		{kv("-S", "given", "-c", "1", "transport", "tcp"), kv("-S", "not given", "-c", "1", "transport", "rdma"), "-S", `"given"`, `"not given"`, 0},
+		{kv("-c", "1", "-m", "5", "connections", "1", "passes", "a"), kv("-c", "2", "-m", "6", "connections", "2", "passes", "b"), "-c", `"1"`, `"2"`, 1},
+		{kv("-m", "5", "transport", "tcp"), kv("-m", "6", "transport", "rdma"), "transport", `"tcp"`, `"rdma"`, 1},
 		{kv("a", strings.Repeat("x", 200)), nil, "a", `"` + strings.Repeat("x", 80) + `"…`, "not set", 0},
 	} {
 		key, their, our, more := diffSettings(c.theirs, c.ours)

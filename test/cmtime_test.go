@@ -275,28 +275,42 @@ func TestCmtimeSockets(t *testing.T) {
 	}
 }
 
-// A different -c is refused at once, with both values on one line; the others wait for the right one.
-func TestCmtimeRefusesOtherCount(t *testing.T) {
-	common := "--transport tcp -b 127.0.0.1 -C 127.0.0.1 -p " + freePort(t, "127.0.0.1")
-	first := cmStart(t, common, "-L -c 10")[0]
-	until(t, "the controller", func() bool {
-		c, err := net.Dial("tcp", "127.0.0.1:"+common[strings.LastIndex(common, " ")+1:])
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
-	wrong := cmStart(t, common, "-c 20")[0]
-	wrong.wait(t, 3)
-	if text := wrong.stderr.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `setting connections is "20" here, "10" at the controller`) {
-		t.Errorf("refused with:\n%s", text)
+// An option that differs is refused at once, by the name under which it was typed, with both values on one line; the
+// others wait for the right instance.
+func TestCmtimeRefusesOtherOptions(t *testing.T) {
+	const tcp = "--transport tcp "
+	for _, c := range []struct{ name, first, wrong, says string }{
+		{"-c", tcp + "-c 10", tcp + "-c 20", `-c is "20" here, "10" at the controller;`},
+		{"-S", tcp + "-c 10", "-S -c 10", `-S is "given" here, "not given" at the controller;`},
+		{"not -S", "-S -c 10", tcp + "-c 10", `-S is "not given" here, "given" at the controller;`},
+		{"-m", tcp + "-c 10 -m 50", tcp + "-c 10", `-m is "not given" here, "50" at the controller;`},
+		{"--no-qp-pass", tcp + "-c 10", tcp + "-c 10 --no-qp-pass=false", `--no-qp-pass is "false" here, "default" at the controller;`},
+		{"two", tcp + "-c 10", tcp + "-c 20 -m 50", `-c is "20" here, "10" at the controller (and 1 more setting differs);`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			port := freePort(t, "127.0.0.1")
+			common := "-b 127.0.0.1 -C 127.0.0.1 -p " + port
+			first := cmStart(t, common, "-L "+c.first)[0]
+			until(t, "the controller", func() bool {
+				c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+				if err == nil {
+					c.Close()
+				}
+				return err == nil
+			})
+			wrong := cmStart(t, common, c.wrong)[0]
+			wrong.wait(t, 3)
+			if text := wrong.stderr.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "refused this process: "+c.says) {
+				t.Errorf("refused with:\n%s", text)
+			}
+			if text := wrong.stdout(t); text != "" {
+				t.Errorf("printed %q", text)
+			}
+			right := cmStart(t, common, c.first)[0]
+			right.wait(t, 0)
+			first.wait(t, 0)
+		})
 	}
-	if text := wrong.stdout(t); text != "" {
-		t.Errorf("printed %q", text)
-	}
-	right := cmStart(t, common, "-c 10")[0]
-	right.wait(t, 0)
-	first.wait(t, 0)
 }
 
 // Roles that do not fit together end all instances, with cmtime's line.

@@ -119,8 +119,25 @@ func cmtimePlan(f *cmtimeFlags) phases.Spec {
 		s.Passes = append(s.Passes, phases.Pass{NoQPs: true})
 	}
 	s.Rounds = len(s.Passes)
+	mimic := notGiven
+	if f.mimicked {
+		mimic = strconv.Itoa(f.mimic)
+	}
+	lastPass := "default"
+	if f.noQPPass != f.endsWithoutQPs() {
+		lastPass = strconv.FormatBool(f.noQPPass)
+	}
+	s.Face = []rank.KV{
+		{Key: "-S", Value: map[bool]string{true: "given", false: notGiven}[f.sockets]},
+		{Key: "-c", Value: strconv.Itoa(f.connections)},
+		{Key: "-m", Value: mimic},
+		{Key: "--no-qp-pass", Value: lastPass},
+	}
 	return s
 }
+
+// notGiven is the value of an option that was left out.
+const notGiven = "not given"
 
 // runCmtime is one instance.
 func (a *app) runCmtime(ctx context.Context, f *cmtimeFlags) error {

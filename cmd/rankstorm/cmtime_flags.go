@@ -243,10 +243,13 @@ func (f *cmtimeFlags) check() error {
 		f.all = f.peers > 2
 	}
 	if !f.named("no-qp-pass") {
-		f.noQPPass = f.peers == 2 && !f.sockets
+		f.noQPPass = f.endsWithoutQPs()
 	}
 	return nil
 }
+
+// endsWithoutQPs is the default of --no-qp-pass.
+func (f *cmtimeFlags) endsWithoutQPs() bool { return f.peers == 2 && !f.sockets }
 
 // longError turns what pflag says about a long option into one line.
 func longError(flags *pflag.FlagSet, err error) error {
