@@ -130,6 +130,24 @@ func bindAll(cfg *Config) (listeners []net.Listener, udp net.PacketConn, err err
 	return listeners, udp, nil
 }
 
+// stayHome keeps the port off all interfaces but the loopback if the job is said to be on this host alone: its controller
+// is a loopback address, as with --spawn. Every process of such a job finds the same one.
+func (j *joiner) stayHome(ctx context.Context) {
+	if !j.addr.literal || len(j.cfg.BindAddrs) > 0 || len(j.cfg.Record.Control) > 0 {
+		return
+	}
+	addrs, err := j.cfg.Network.Resolve(ctx, j.addr.host)
+	if err != nil || len(addrs) == 0 || slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.Unmap().IsLoopback() }) {
+		return
+	}
+	slices.SortStableFunc(addrs, func(a, b netip.Addr) int { return familyOrder(a) - familyOrder(b) })
+	// That of the interface, for 127.0.0.5 it is 127.0.0.1.
+	source, err := j.cfg.Network.SourceAddr(netip.AddrPortFrom(addrs[0].Unmap(), j.addr.port))
+	if err == nil && source.IsLoopback() {
+		j.cfg.BindAddrs = []netip.Addr{source}
+	}
+}
+
 func closeAll(listeners []net.Listener, udp net.PacketConn) {
 	for _, ln := range listeners {
 		ln.Close()

@@ -105,7 +105,7 @@ func FuzzKnockAnswer(f *testing.F) {
 	f.Add([]byte{})
 	to := netip.MustParseAddrPort("10.0.0.1:7471")
 	f.Fuzz(func(t *testing.T, in []byte) {
-		oneLine(t, refusedInTheClear(in[:len(in)/2], scripted(in[len(in)/2:]), to).Error())
+		oneLine(t, refusedInTheClear(in[:len(in)/2], scripted(in[len(in)/2:])).Error())
 		r := bufio.NewReader(bytes.NewReader(in))
 		for {
 			kind, body, err := readBody(r, maxFrame, frameWelcome, frameTurnAway, frameWait, frameTakeTable, frameJobFailed)

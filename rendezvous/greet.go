@@ -43,7 +43,7 @@ var otherSecret = mismatch{rest: "its secret is another one; give every process 
 // TLS. hush makes it drop what is written: a refusal goes out in its place.
 type sniffed struct {
 	net.Conn
-	seen  bool
+	begin []byte // of what came in first
 	other []byte // what came in, if it is no TLS
 	hush  bool
 }
@@ -55,8 +55,8 @@ func (s *sniffed) Read(b []byte) (int, error) {
 		return 0, errNoTLS
 	}
 	n, err := s.Conn.Read(b)
-	if n > 0 && !s.seen {
-		s.seen = true
+	if n > 0 && s.begin == nil {
+		s.begin = append([]byte{}, b[:min(n, mostOverheard)]...)
 		if b[0] < tlsChangeCipher || b[0] > tlsApplicationData {
 			s.other = append([]byte{}, b[:n]...)
 			return 0, errNoTLS
@@ -73,28 +73,34 @@ func (s *sniffed) Write(b []byte) (int, error) {
 }
 
 // knockOver opens the protected stream of a knock; conn has a deadline. An
-// error that is a *rank.Error is final.
+// error that is a *rank.Error or a *stranger is final.
 func knockOver(conn net.Conn, conf *tls.Config, to netip.AddrPort) (net.Conn, error) {
 	s := &sniffed{Conn: conn}
 	t := tls.Client(s, conf)
 	err := t.Handshake()
 	var remote *net.OpError
+	var record tls.RecordHeaderError
 	switch {
 	case err == nil:
 		return t, nil
 	case s.other != nil:
-		return nil, refusedInTheClear(s.other, conn, to)
+		return nil, refusedInTheClear(s.other, conn)
 	case errors.Is(err, errOtherSecret):
 		return nil, rank.Errorf(rank.KindRefused, "the controller (%s) has another secret than this process; give every process the same one (--secret-file or RANKSTORM_SECRET)", to)
 	case errors.As(err, &remote) && remote.Op == "remote error":
-		return nil, rank.Errorf(rank.KindUsage, "%s is not a rankstorm controller, another program has that port (%w); give another one with -C host:port", to, err)
+		return nil, &stranger{s.begin, err}
+	case errors.As(err, &record):
+		return nil, &stranger{said: s.begin}
 	}
 	return nil, err
 }
 
 // refusedInTheClear is the error for an answer that is no TLS; begin of it was
 // read. A passing one if the answer does not come to its end.
-func refusedInTheClear(begin []byte, conn net.Conn, to netip.AddrPort) error {
+func refusedInTheClear(begin []byte, conn net.Conn) error {
+	if foreign(begin) {
+		return &stranger{said: begin}
+	}
 	r := bufio.NewReader(io.MultiReader(strings.NewReader(string(begin)), conn))
 	_, body, err := readBody(r, maxTurnAway, frameTurnAway)
 	var t turnAway
@@ -108,7 +114,7 @@ func refusedInTheClear(begin []byte, conn net.Conn, to netip.AddrPort) error {
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &netErr):
 		return err
 	}
-	return rank.Errorf(rank.KindUsage, "%s is not a rankstorm controller, another program has that port (%w); give another one with -C host:port", to, err)
+	return &stranger{begin, err}
 }
 
 // caller is what a knock over TLS says in the clear about who knocks. Nothing

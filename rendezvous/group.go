@@ -43,7 +43,7 @@ type Config struct {
 	Secret     []byte       // protects gossip, control links and data connections; everybody must have the same; empty: an open job
 	Record     rank.Record  // Nonce, Control and BuildID are filled in by Join if empty
 	Settings   []rank.KV    // job-wide, sorted by key; compared by the knock
-	BindAddrs  []netip.Addr // local addresses for the control link and gossip; empty: chosen towards the controller
+	BindAddrs  []netip.Addr // local addresses for the control link and gossip; empty: the loopback of a loopback controller, else all
 	// Listener and Packet are inherited sockets on the controller port (--spawn); the process that has them is the controller.
 	Listener net.Listener
 	Packet   net.PacketConn

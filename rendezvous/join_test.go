@@ -283,8 +283,11 @@ func TestNameResolvesLater(t *testing.T) {
 
 func TestNoController(t *testing.T) {
 	for name, prepare := range map[string]func(*joinLab) (parts []string){
-		"no name": func(l *joinLab) []string { l.net.Name("n0"); return []string{"n0:7471", "does not resolve"} },
-		"nobody":  func(*joinLab) []string { return []string{"n0:7471", "refused", "with the same -C"} },
+		"no name": func(l *joinLab) []string {
+			l.net.Name("n0")
+			return []string{"n0:7471", "does not resolve", "name a host that this one can look up, or give its address"}
+		},
+		"nobody": func(*joinLab) []string { return []string{"n0:7471", "refused", "with the same -C"} },
 		"not there": func(*joinLab) []string {
 			return []string{"n0:7471 (the host of mpirun)", "refused", "name another one with -C HOST"}
 		},
@@ -328,7 +331,13 @@ func TestNoController(t *testing.T) {
 }
 
 func TestGarbageOnThePort(t *testing.T) {
-	for _, answer := range []string{"SSH-2.0-OpenSSH_9.2\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n", "no\n", "\x00\x00\x00\x08\x01\x33abcdef"} {
+	for _, c := range []struct{ answer, quoted string }{
+		{"SSH-2.0-OpenSSH_9.2\r\n", `answered "SSH-2.0-OpenSSH_9.2";`},
+		{"HTTP/1.1 400 Bad Request\r\n\r\n", `answered "HTTP/1.1 400 Bad Request";`},
+		{"no\n", `answered "no";`},
+		{"\x00\x00\x00\x08\x01\x33abcdef", `answered "\x00\x00\x00\b\x013abcdef" (unexpected frame type 51);`},
+	} {
+		answer := c.answer
 		synctest.Test(t, func(t *testing.T) {
 			l := newJoinLab(t, 2, memnet.Config{Latency: time.Millisecond})
 			ln, err := l.hosts[0].Proc().Listen(netip.MustParseAddrPort("10.0.0.1:7471"))
@@ -351,7 +360,8 @@ func TestGarbageOnThePort(t *testing.T) {
 				began := time.Now()
 				_, err = Join(t.Context(), cfg)
 				var e *rank.Error
-				if !errors.As(err, &e) || e.Kind != rank.KindUsage || !strings.Contains(err.Error(), "another program") {
+				if !errors.As(err, &e) || e.Kind != rank.KindUsage || !strings.Contains(err.Error(), c.quoted) ||
+					!strings.Contains(err.Error(), "another program listens there") {
 					t.Errorf("process %d, answer %q: got %v", i, answer, err)
 				}
 				if took := time.Since(began); took > time.Second {

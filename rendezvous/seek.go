@@ -62,6 +62,9 @@ func (j *joiner) attempt(ctx context.Context) (reached bool, err error) {
 	addrs, err := j.cfg.Network.Resolve(ctx, j.addr.host)
 	if err != nil || len(addrs) == 0 {
 		j.failed("its name does not resolve: %v", err)
+		j.mu.Lock()
+		j.nameless = true
+		j.mu.Unlock()
 		return false, nil
 	}
 	// Every process of a job tries the families of a name in the same order, whatever its resolver prefers, so that all
@@ -112,7 +115,7 @@ func (j *joiner) where() string {
 func (j *joiner) failed(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.problem = fmt.Sprintf(format, args...)
+	j.problem, j.nameless = fmt.Sprintf(format, args...), false
 }
 
 // listenAsController tries to get the controller port. Neither listener nor
@@ -207,9 +210,12 @@ func (j *joiner) session(ctx context.Context, to netip.AddrPort) (reached bool, 
 	conn, err := j.ctl.dial(dialling, kindKnock, to)
 	cancel()
 	var final *rank.Error
+	var other *stranger
 	switch {
 	case errors.As(err, &final):
 		return false, final
+	case errors.As(err, &other):
+		return false, j.stranger(to, other)
 	case err != nil:
 		j.failed("%v", err)
 		return false, nil
@@ -223,12 +229,15 @@ func (j *joiner) session(ctx context.Context, to netip.AddrPort) (reached bool, 
 		j.failed("%v", err)
 		return false, nil
 	}
-	r := bufio.NewReaderSize(conn, 4096)
+	heard := &overheard{Reader: conn}
+	r := bufio.NewReaderSize(heard, 4096)
 	kind, body, err := readBody(r, maxFrame, frameWelcome, frameTurnAway)
 	var netErr net.Error
 	switch {
 	case ctx.Err() != nil:
 		return false, nil
+	case err != nil && foreign(heard.begin):
+		return false, j.stranger(to, &stranger{said: heard.begin})
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		j.mute(to)
 		return false, nil
@@ -236,7 +245,7 @@ func (j *joiner) session(ctx context.Context, to netip.AddrPort) (reached bool, 
 		j.failed("%s closed the connection without an answer", to)
 		return false, nil
 	case err != nil:
-		return false, rank.Errorf(rank.KindUsage, "%s is not a rankstorm controller, another program has that port (%w); give another one with -C host:port", to, err)
+		return false, j.stranger(to, &stranger{heard.begin, err})
 	}
 	if kind == frameTurnAway {
 		var t turnAway
@@ -247,7 +256,7 @@ func (j *joiner) session(ctx context.Context, to netip.AddrPort) (reached bool, 
 	}
 	var w welcome
 	if err := decode(body, &w); err != nil {
-		return false, rank.Errorf(rank.KindUsage, "%s is not a rankstorm controller (%w); give another port with -C host:port", to, err)
+		return false, j.stranger(to, &stranger{heard.begin, err})
 	}
 	w.Seeds = reachableSeeds(w.Seeds, to.Addr())
 	j.welcomed(conn, &w)
