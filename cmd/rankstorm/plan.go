@@ -36,9 +36,12 @@ Every flag can be given as RANKSTORM_… as well; flags win.`,
 			if err := a.env.apply("plan", cmd.Flags()); err != nil {
 				return err
 			}
-			f, err := p.forecast(cmd.Flags().Changed)
+			f, warning, err := p.forecast(cmd.Flags().Changed)
 			if err != nil {
 				return err
+			}
+			if warning != "" {
+				fmt.Fprintf(a.stderr, "rankstorm: warning: %s\n", warning)
 			}
 			if p.json {
 				return writeJSON(a.stdout, f)
@@ -50,44 +53,44 @@ Every flag can be given as RANKSTORM_… as well; flags win.`,
 	return cmd
 }
 
-// forecast checks the flags and computes.
-func (p *planFlags) forecast(named func(flag string) bool) (*forecast, error) {
+// forecast checks the flags and computes; it warns of a plan that connects nobody.
+func (p *planFlags) forecast(named func(flag string) bool) (f *forecast, warning string, err error) {
 	switch {
 	case p.ranks == 0 && !named("ranks"):
-		return nil, usagef("plan: how many ranks? for instance rankstorm plan --ranks 64")
+		return nil, "", usagef("plan: how many ranks? for instance rankstorm plan --ranks 64")
 	case p.ranks < 1:
-		return nil, usagef("plan: --ranks %d: give at least 1", p.ranks)
+		return nil, "", usagef("plan: --ranks %d: give at least 1", p.ranks)
 	case p.ranksPerHost < 1:
-		return nil, usagef("plan: --ranks-per-host %d: give at least 1", p.ranksPerHost)
+		return nil, "", usagef("plan: --ranks-per-host %d: give at least 1", p.ranksPerHost)
 	case p.ranksPerProc < 1 || p.ranks%p.ranksPerProc != 0:
-		return nil, usagef("plan: --ranks-per-proc %d: give a divisor of the %d ranks", p.ranksPerProc, p.ranks)
+		return nil, "", usagef("plan: --ranks-per-proc %d: give a divisor of the %d ranks", p.ranksPerProc, p.ranks)
 	case p.rank >= p.ranks:
-		return nil, usagef("plan: --rank %d: ranks are 0 to %d", p.rank, p.ranks-1)
+		return nil, "", usagef("plan: --rank %d: ranks are 0 to %d", p.rank, p.ranks-1)
 	case named("list") && !named("rank"):
-		return nil, usagef("plan: --list belongs to --rank: name a rank")
+		return nil, "", usagef("plan: --list belongs to --rank: name a rank")
 	case p.list < 0:
-		return nil, usagef("plan: --list %d: give 0 or more", p.list)
+		return nil, "", usagef("plan: --list %d: give 0 or more", p.list)
 	case p.threads < 1:
-		return nil, usagef("plan: -n/--threads %d: give at least 1", p.threads)
+		return nil, "", usagef("plan: -n/--threads %d: give at least 1", p.threads)
 	}
 	provider, ok := providers[p.transport]
 	if !ok {
-		return nil, usagef("plan: --transport %q is not known: use %s", p.transport, strings.Join(providerNames(), " or "))
+		return nil, "", usagef("plan: --transport %q is not known: use %s", p.transport, strings.Join(providerNames(), " or "))
 	}
 	params, err := p.params("plan", named)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	view := rank.NewLayout(p.ranks, p.ranksPerHost)
 	t, err := rank.NewTopology(view, params)
 	if err != nil {
-		return nil, inCommand("plan", err)
+		return nil, "", inCommand("plan", err)
 	}
-	f, err := makeForecast(t, view, p, fdCost(provider(), p.threads))
+	f, err = makeForecast(t, view, p, fdCost(provider(), p.threads))
 	if err != nil {
-		return nil, inCommand("plan", err)
+		return nil, "", inCommand("plan", err)
 	}
-	return f, nil
+	return f, nobodyConnects(t, params.Name, p.ranks, "--ranks"), nil
 }
 
 func writeJSON(w io.Writer, v any) error {

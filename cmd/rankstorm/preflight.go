@@ -255,13 +255,21 @@ func checkPlan(j *prepared, t rank.Topology, size, perHost int) ([]string, error
 		n.rounds = int64(s.Rounds)
 	}
 	warnings, err := check(n, j.limits)
-	switch {
-	case size == 1:
-		warnings = append(warnings, "a job of one rank has nobody to connect to: use --spawn 2 or more")
-	case t.Count() == 0:
-		warnings = append(warnings, "topology "+s.Topology.Name+" has no edge with these settings: nobody connects to anybody")
+	if w := nobodyConnects(t, s.Topology.Name, size, "--spawn"); w != "" {
+		warnings = append(warnings, w)
 	}
 	return warnings, err
+}
+
+// nobodyConnects warns of a plan without edges, "" if it has some; flag is the one that gives more ranks.
+func nobodyConnects(t rank.Topology, name string, size int, flag string) string {
+	switch {
+	case size == 1:
+		return "a job of one rank has nobody to connect to: use " + flag + " 2 or more"
+	case t.Count() == 0:
+		return "topology " + name + " has no edge with these settings: nobody connects to anybody"
+	}
+	return ""
 }
 
 // localAddresses is how many addresses of the host share its ports. Each local
