@@ -3,6 +3,7 @@ package test
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rankstorm/collect"
 )
 
 // Where the table and the document go may be broken in many ways; the job still
@@ -27,12 +30,12 @@ func TestOutputThatFails(t *testing.T) {
 		out    func(t *testing.T, dir string) string // value of -o
 		stdout func(t *testing.T) *os.File           // nil: read to the end
 		closed bool                                  // no standard output at all
+		code   int
 		says   string
 		not    string
 	}{
-		{name: "a pipe that nobody reads", out: fifo, says: "nobody reads this pipe: the result document is in "},
-		{name: "a full device", out: func(*testing.T, string) string { return "/dev/full" }, says: "no space left on device: the result document is in "},
-		{name: "a directory", out: func(_ *testing.T, dir string) string { return dir }, says: "is a directory: the result document is in "},
+		{name: "a pipe that nobody reads", out: fifo, code: 1, says: "nobody reads this pipe: the result document is in "},
+		{name: "a full device", out: func(*testing.T, string) string { return "/dev/full" }, code: 1, says: "no space left on device: the result document is in "},
 		{
 			name: "a reader of the table that is gone", stdout: closedPipe,
 			out:  func(_ *testing.T, dir string) string { return filepath.Join(dir, "r.json") },
@@ -40,7 +43,7 @@ func TestOutputThatFails(t *testing.T) {
 		},
 		{
 			name: "a reader of the document that is gone", stdout: closedPipe,
-			out: func(*testing.T, string) string { return "-" }, says: "broken pipe: the result document is in ",
+			out: func(*testing.T, string) string { return "-" }, code: 1, says: "broken pipe: the result document is in ",
 		},
 		{
 			name: "no standard output for the table", closed: true,
@@ -49,12 +52,12 @@ func TestOutputThatFails(t *testing.T) {
 		},
 		{
 			name: "no standard output for the document", closed: true,
-			out: func(*testing.T, string) string { return "-" }, says: "write standard output: file already closed: the result document is in ",
+			out: func(*testing.T, string) string { return "-" }, code: 1, says: "write standard output: file already closed: the result document is in ",
 		},
 		{
 			name: "a full disk under the table", stdout: fullDevice,
 			out:  func(_ *testing.T, dir string) string { return filepath.Join(dir, "r.json") },
-			says: "the table could not be printed: ",
+			code: 1, says: "the table could not be printed: ",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -77,8 +80,8 @@ func TestOutputThatFails(t *testing.T) {
 			limit := time.AfterFunc(time.Minute, func() { cmd.Process.Signal(syscall.SIGQUIT) })
 			defer limit.Stop()
 			err := cmd.Wait()
-			if code := exitCode(err); code != 0 {
-				t.Errorf("exit %d, want 0: %v", code, err)
+			if code := exitCode(err); code != c.code {
+				t.Errorf("exit %d, want %d: %v", code, c.code, err)
 			}
 			if text := stderr.String(); !strings.Contains(text, c.says) || c.not != "" && strings.Contains(text, c.not) {
 				t.Errorf("stderr says %q; want %q, not %q", text, c.says, c.not)
@@ -86,7 +89,52 @@ func TestOutputThatFails(t *testing.T) {
 			kept, _ := filepath.Glob(filepath.Join(dir, "*.json"))
 			elsewhere, _ := filepath.Glob(filepath.Join(tmp, "rankstorm-*.json"))
 			if len(kept)+len(elsewhere) != 1 {
-				t.Errorf("documents %v and %v, want one", kept, elsewhere)
+				t.Fatalf("documents %v and %v, want one", kept, elsewhere)
+			}
+			// It says how the job ended, also where that was decided by its own fate.
+			b, err := os.ReadFile(append(kept, elsewhere...)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d, err := collect.Decode(bytes.NewReader(b)); err != nil || d.Exit.Code != c.code || (c.code != 0) != strings.Contains(d.Exit.Text, strings.TrimSuffix(c.says, " ")) {
+				t.Errorf("%v; exit of the document %+v", err, d.Exit)
+			}
+		})
+	}
+}
+
+// A place where the document cannot be written is found before the storm, and costs nothing else.
+func TestOutputThatIsRefused(t *testing.T) {
+	for _, c := range []struct{ name, out, says string }{
+		{"no such folder", "none/r.json", "-o/--out none/r.json: folder none: no such file or directory: name a file in a folder that can be written"},
+		{"a file as folder", "file/r.json", "-o/--out file/r.json: folder file: not a directory: name a file in a folder that can be written"},
+		{"a folder", "folder", "-o/--out folder: this is a folder: name a file in it"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := errors.Join(os.Mkdir(filepath.Join(dir, "folder"), 0o700), os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			port := freePort(t, "127.0.0.1")
+			for _, how := range []struct {
+				name string
+				args []string
+				says string
+			}{
+				{"spawned", []string{"--spawn", "3"}, "rankstorm: run: " + c.says},
+				{"numbered", []string{"-C", "127.0.0.1:" + port, "-P", "2", "--rank", "0"}, "rankstorm: run: " + c.says},
+				{"alone", []string{"-C", "127.0.0.1:" + port, "-P", "1"}, c.says}, // who writes is known with the table
+			} {
+				cmd := exec.Command(binary, append([]string{"run", "-o", c.out}, how.args...)...)
+				cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR="+dir)
+				var stderr bytes.Buffer
+				cmd.Stderr = &stderr
+				if code := exitCode(cmd.Run()); code != 2 || !strings.Contains(stderr.String(), how.says) {
+					t.Errorf("%s: exit %d, want 2; stderr %q, want %q", how.name, code, stderr.String(), how.says)
+				}
+				if how.name != "alone" && strings.Count(stderr.String(), "\n") != 1 {
+					t.Errorf("%s: stderr %q, want one line", how.name, stderr.String())
+				}
 			}
 		})
 	}

@@ -174,8 +174,8 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// On a full disk and in a directory that cannot be written the document goes elsewhere; if there is no place at all, the
-// job fails and says so, with the table printed, and leaves no half file.
+// On a full disk and in a directory that cannot be written the document goes elsewhere, and if somebody had asked for that
+// place the job has failed, or does not begin; if there is no place at all, the job fails and says so, with the table printed, and leaves no half file.
 func TestDisksThatTakeNothing(t *testing.T) {
 	enter := []string{"unshare", "--mount"}
 	if os.Getuid() != 0 {
@@ -185,13 +185,16 @@ func TestDisksThatTakeNothing(t *testing.T) {
 		need.Absent(t, "mount", "no small disk can be made: %s", out)
 	}
 	for _, c := range []struct {
-		name, options, says string
-		nowhere             bool
+		name, options, out, says string
+		code                     int
+		nowhere                  bool
 	}{
-		{"full", "size=16k", "no space left on device: the result document is in ", false},
-		{"read-only", "ro", "read-only file system: the result document is in ", false},
-		{"full and nowhere else", "size=16k", "the result document is lost: ", true},
-		{"read-only and nowhere else", "ro", "the result document is lost: ", true},
+		{"full", "size=16k", "", "no space left on device: the result document is in ", 0, false},
+		{"read-only", "ro", "", "read-only file system: the result document is in ", 0, false},
+		{"full, where it was asked for", "size=16k", "-o=r.json", "no space left on device: the result document is in ", 1, false},
+		{"read-only, where it was asked for", "ro", "-o=r.json", "-o/--out r.json: folder .: read-only file system: ", 2, true},
+		{"full and nowhere else", "size=16k", "", "the result document is lost: ", 1, true},
+		{"read-only and nowhere else", "ro", "", "the result document is lost: ", 1, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			disk, tmp := t.TempDir(), t.TempDir()
@@ -199,20 +202,24 @@ func TestDisksThatTakeNothing(t *testing.T) {
 			if c.nowhere {
 				elsewhere = disk
 			}
-			script := `mount -t tmpfs -o "$1" tmpfs "$2" && cd "$2" && "$3" run --spawn 2; code=$?; ls -A; exit $code`
-			cmd := exec.Command(enter[0], append(slices.Clone(enter[1:]), "sh", "-c", script, "sh", c.options, disk, binary)...)
+			script := `mount -t tmpfs -o "$1" tmpfs "$2" && cd "$2" && "$3" run --spawn 2 $4; code=$?; ls -A; exit $code`
+			cmd := exec.Command(enter[0], append(slices.Clone(enter[1:]), "sh", "-c", script, "sh", c.options, disk, binary, c.out)...)
 			cmd.Env = append(os.Environ(), "TMPDIR="+elsewhere)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			out, err := cmd.Output()
-			want := 0
-			if c.nowhere {
-				want = 1
+			if code := exitCode(err); code != c.code || !strings.Contains(stderr.String(), c.says) {
+				t.Errorf("exit %d, want %d; stderr %q, want %q", code, c.code, stderr.String(), c.says)
 			}
-			if code := exitCode(err); code != want || !strings.Contains(stderr.String(), c.says) {
-				t.Errorf("exit %d, want %d; stderr %q, want %q", code, want, stderr.String(), c.says)
+			// The table knows of a document that is elsewhere, but not of one that is nowhere.
+			last := "exit         0 clean\n"
+			switch {
+			case c.code == 2:
+				last = ""
+			case c.code == 1 && !c.nowhere:
+				last = "instead\n"
 			}
-			if !strings.HasSuffix(string(out), "exit         0 clean\n") {
+			if last == "" && len(out) > 0 || !strings.HasSuffix(string(out), last) {
 				t.Errorf("no table, or files are left: %q", out)
 			}
 			if kept, _ := filepath.Glob(filepath.Join(tmp, "rankstorm-*.json")); (len(kept) == 1) == c.nowhere {

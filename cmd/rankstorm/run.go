@@ -131,6 +131,11 @@ func (a *app) prepare(flags *pflag.FlagSet, r *runFlags, in *rendezvous.Inherita
 	if job.spec, err = r.spec(job.launch.Procs, flags.Changed); err != nil {
 		return nil, err
 	}
+	if job.spawn > 0 || job.launch.Proc == 0 { // it writes the document; elsewhere who does is known with the table
+		if err := runner.CheckOut(r.out); err != nil {
+			return nil, rank.Errorf(rank.KindResource, "run: %w", err)
+		}
+	}
 	if job.secret, err = a.secret("run", r.secretFile, in); err != nil {
 		return nil, err
 	}

@@ -94,6 +94,13 @@ func oneFamily(t *rank.Table) error {
 
 // preflight looks at the plan once more, now that it is known who is on which host.
 func (p *process) preflight() error {
+	if p.root != nil {
+		if err := CheckOut(p.cfg.Out); err != nil {
+			e := rank.AsError(err, rank.KindResource)
+			e.Proc, e.Host = p.self, p.table.Entry(p.self).Host
+			return e
+		}
+	}
 	if p.cfg.Preflight == nil {
 		return nil
 	}

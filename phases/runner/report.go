@@ -149,18 +149,47 @@ func (p *process) publish(doc *collect.Document, b []byte, successor bool) (fail
 	}
 	if p.cfg.Out == "-" {
 		if _, err := p.cfg.Stdout.Write(b); err != nil {
-			failed = p.saveElsewhere(b, successor, err)
+			failed = p.saveElsewhere(doc, b, successor, err)
 		}
 		return failed
 	}
-	path, failed := p.save(b, successor)
-	if err := p.printTable(doc); err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) { // nobody wants to see more
+	path, failed := p.save(doc, b, successor)
+	err := p.printTable(doc)
+	switch {
+	case err == nil, errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed): // nobody wants to see more
+	case failed != nil:
 		p.tell("the table could not be printed: %v", err)
+	default:
+		failed = rank.Errorf(rank.KindFailed, "the table could not be printed: %w", err)
+		p.restate(doc, path, failed)
 	}
 	if path != "" && !p.cfg.Quiet {
 		p.tell("result document on %s: %s", p.table.HostOf(p.first()), path)
 	}
 	return failed
+}
+
+// restate writes the document again whose job ends otherwise than it says.
+func (p *process) restate(doc *collect.Document, path string, failed error) {
+	b, changed := ended(doc, failed)
+	if st, err := os.Stat(path); !changed || err != nil || !st.Mode().IsRegular() {
+		return
+	}
+	if err := patiently(writeWhole, path, b); err != nil {
+		p.tell("%v: the document says that the job ended with 0", err)
+	}
+}
+
+// ended is a clean document with a failure of its report as the end; changed is false if it was not clean.
+func ended(doc *collect.Document, failed error) (b []byte, changed bool) {
+	if doc.Exit.Code != 0 {
+		return nil, false
+	}
+	e := rank.AsError(failed, rank.KindFailed)
+	doc.Finish(collect.NewExit(rank.ExitCode(e), e, doc.Exit.Partial))
+	var out bytes.Buffer
+	err := doc.Encode(&out)
+	return out.Bytes(), err == nil
 }
 
 // oneAtATime lets several goroutines write lines.
@@ -183,8 +212,9 @@ func (p *process) printTable(doc *collect.Document) error {
 	return collect.WriteTable(p.cfg.Stdout, doc, collect.TableOptions{Columns: p.cfg.Columns, Color: p.cfg.Color})
 }
 
-// save writes the document where it was asked, or else where it can be written, and says where it went.
-func (p *process) save(b []byte, successor bool) (path string, err error) {
+// save writes the document where it was asked, or else where it can be written, which is a failure if somebody asked. path
+// is "" if the user has heard where it is.
+func (p *process) save(doc *collect.Document, b []byte, successor bool) (path string, err error) {
 	path = p.cfg.Out
 	if path == "" {
 		path = "rankstorm-" + p.table.RunID + ".json"
@@ -194,7 +224,7 @@ func (p *process) save(b []byte, successor bool) (path string, err error) {
 		path, write = p.partialPath(path), writeNew
 	}
 	if err := patiently(write, path, b); err != nil {
-		return "", p.saveElsewhere(b, successor, err)
+		return "", p.saveElsewhere(doc, b, successor, err)
 	}
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -235,17 +265,27 @@ func writeNew(path string, b []byte) error {
 	return err
 }
 
-// saveElsewhere puts the document into the temporary directory because it could not be written where it was asked.
-func (p *process) saveElsewhere(b []byte, successor bool, cause error) error {
+// saveElsewhere puts the document into the temporary directory because it could not be written where it was asked. The
+// error says where it is; nil if nobody had asked for a place: then the user has been told.
+func (p *process) saveElsewhere(doc *collect.Document, b []byte, successor bool, cause error) error {
 	name := "rankstorm-" + p.table.RunID + ".json"
 	if successor {
 		name = fmt.Sprintf("rankstorm-%s-process%d.partial.json", p.table.RunID, p.self)
 	}
 	path := filepath.Join(os.TempDir(), name)
-	if err := patiently(writeWhole, path, b); err != nil {
-		return rank.Errorf(rank.KindFailed, "the result document is lost: %w; nor in the temporary directory: %v", cause, err)
+	kept := rank.Errorf(rank.KindFailed, "%w: the result document is in %s instead", cause, path)
+	if p.cfg.Out != "" {
+		if restated, changed := ended(doc, kept); changed {
+			b = restated
+		}
 	}
-	p.tell("%v: the result document is in %s instead", cause, path)
+	switch err := patiently(writeWhole, path, b); {
+	case err != nil:
+		return rank.Errorf(rank.KindFailed, "the result document is lost: %w; nor in the temporary directory: %v", cause, err)
+	case p.cfg.Out != "":
+		return kept
+	}
+	p.tell("%v", kept)
 	return nil
 }
 
