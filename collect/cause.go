@@ -69,6 +69,7 @@ func Diagnose(d *Document) []Cause {
 	out = append(out, communication(d)...)
 	out = append(out, slowPaths(d, starved)...)
 	out = append(out, leakCauses(d)...)
+	planted(d, out)
 	adviseOnce(out)
 	return out
 }
@@ -124,15 +125,18 @@ func stragglers(d *Document, hosts map[rank.Rank]string, starved []starvedHost, 
 			what = "stood still with work at hand for"
 			waited = d.gapText(c.phase, r)
 		}
-		others := "the other " + plural(int64(c.compared-1), "rank", "ranks")
+		others := "median of the other " + plural(int64(c.compared-1), "rank", "ranks")
+		if c.compared == 2 {
+			others = "the other rank:"
+		}
 		if len(c.ranks) > 1 {
-			others = "all but the worst"
+			others = "median of all but the worst"
 			who = "ranks " + rank.FormatRanks(c.ranks)
 			what += " up to"
 		}
 		out = append(out, Cause{
 			Kind: c.kind, Rank: &r, Proc: &proc, Host: host, Phase: c.phase, ValueNS: &ns,
-			Evidence: fmt.Sprintf("%s: %s (%s) %s %s%s; median of %s %s", c.phase, who, host, what, formatDuration(ns),
+			Evidence: fmt.Sprintf("%s: %s (%s) %s %s%s; %s %s", c.phase, who, host, what, formatDuration(ns),
 				waited, others, overBound(c.medianNS, c.boundNS)),
 			Fix: "look for load, throttling or a stopped process on " + host,
 		})
