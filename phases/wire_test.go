@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rankstorm/rank"
+	"rankstorm/test/corpus"
 )
 
 // sameMessage ignores what the wire does not keep: nil against empty, and
@@ -177,6 +178,15 @@ func TestDecodeRefuses(t *testing.T) {
 		var e *rank.Error
 		if !errors.As(err, &e) || e.Kind != rank.KindRejected || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want one line of KindRejected", name, err)
+		}
+	}
+}
+
+// What is committed for the fuzz target is of the version that is spoken.
+func TestCorpusIsOfToday(t *testing.T) {
+	for name, b := range corpus.Bytes(t, "FuzzDecodeMessage") {
+		if _, err := DecodeMessage(b); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

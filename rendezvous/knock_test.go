@@ -1,8 +1,10 @@
 package rendezvous
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"rankstorm/rank"
+	"rankstorm/test/corpus"
 )
 
 func knockOf(i, procs int) *knock {
@@ -148,6 +151,28 @@ func TestCheckRecord(t *testing.T) {
 		spoil(&k.Record)
 		if checkRecord(&k.Record) == nil {
 			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// What is committed for the fuzz targets is of the version that is spoken.
+func TestCorpusIsOfToday(t *testing.T) {
+	for name, b := range corpus.Bytes(t, "FuzzKnock") {
+		if k, err := decodeKnock(b); err != nil || k.Proto != knockVersion {
+			t.Errorf("%s: %v, version %d", name, err, k.Proto)
+		}
+	}
+	for name, b := range corpus.Bytes(t, "FuzzFrames") {
+		r, n := bufio.NewReader(bytes.NewReader(b)), 0
+		for {
+			_, _, err := readFrame(r, maxFrame)
+			if err != nil {
+				if err != io.EOF || n < 3 {
+					t.Errorf("%s: %v after %d frames", name, err, n)
+				}
+				break
+			}
+			n++
 		}
 	}
 }

@@ -73,6 +73,7 @@ var rooms = map[string]room{
 	"test/killmatrix": {others: []string{"golang.org/x/sys/unix"}},
 	"test/cmtables":   {},
 	"test/need":       {},
+	"test/corpus":     {},
 	"test/rdma":       {},
 }
 

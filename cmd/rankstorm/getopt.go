@@ -28,6 +28,14 @@ type shortOption struct {
 	long   string
 }
 
+// shown is a letter as a complaint can show it.
+func shown(letter byte) string {
+	if letter < ' ' || letter > '~' {
+		return "?"
+	}
+	return string(letter)
+}
+
 // next option. The error is errCmtimeUsage; what is wrong has been complained
 // about, as getopt does.
 func (g *getopt) next() (shortOption, error) {
@@ -54,7 +62,7 @@ func (g *getopt) next() (shortOption, error) {
 	at := strings.IndexByte(g.spec, o.letter)
 	switch {
 	case at < 0 || o.letter == ':':
-		fmt.Fprintf(g.complain, "%s: invalid option -- '%s'\n", g.name, strings.ToValidUTF8(string([]byte{o.letter}), "?"))
+		fmt.Fprintf(g.complain, "%s: invalid option -- '%s'\n", g.name, shown(o.letter))
 		return o, errCmtimeUsage
 	case at+1 == len(g.spec) || g.spec[at+1] != ':': // no value
 	case g.cluster != "":
