@@ -118,6 +118,15 @@ func (j *joiner) failed(format string, args ...any) {
 	j.problem, j.nameless = fmt.Sprintf(format, args...), false
 }
 
+// awaits notes that an address is silent until it answers. What an attempt before it met says more.
+func (j *joiner) awaits(to netip.AddrPort) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.problem == "" || j.nameless {
+		j.problem, j.nameless = fmt.Sprintf("%s does not answer", to), false
+	}
+}
+
 // listenAsController tries to get the controller port. Neither listener nor
 // error: somebody else has it, or the address is not this host's after all.
 func (j *joiner) listenAsController(to netip.AddrPort) (net.Listener, error) {
@@ -205,7 +214,7 @@ func (j *joiner) whyNot(problem string, muted netip.AddrPort) string {
 // session knocks at one address and stays with the controller until it is
 // gone. reached: it let this process in. An error is final.
 func (j *joiner) session(ctx context.Context, to netip.AddrPort) (reached bool, err error) {
-	j.failed("%s does not answer", to) // until it does
+	j.awaits(to)
 	dialling, cancel := context.WithTimeout(ctx, knockDial)
 	conn, err := j.ctl.dial(dialling, kindKnock, to)
 	cancel()
