@@ -2,6 +2,7 @@ package collect
 
 import (
 	"fmt"
+	"slices"
 
 	"rankstorm/rank"
 )
@@ -30,6 +31,10 @@ func brokenConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 				proc := procOf(d, r)
 				c.Rank, c.Proc, c.Host = &r, &proc, hosts[r]
 				c.Evidence += fmt.Sprintf(", %s to rank %d (%s)", FormatCount(k), r, hosts[r])
+				if slices.ContainsFunc(d.Losses, func(l Loss) bool { return l.Proc == proc }) {
+					c.Evidence += ", whose process was lost"
+					c.Fix = ""
+				}
 			}
 		}
 		out = append(out, c)

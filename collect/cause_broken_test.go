@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"strings"
 	"testing"
 
 	"rankstorm/rank"
@@ -19,6 +20,7 @@ func TestBrokenConnectionsAreTold(t *testing.T) {
 		d.Connections.Broken = d.Phases[0].Broken + 1
 		return d
 	}
+	const lost = ", whose process was lost"
 	for _, test := range []struct {
 		name  string
 		edges []EdgeDoc
@@ -33,19 +35,30 @@ func TestBrokenConnectionsAreTold(t *testing.T) {
 			2,
 		},
 		{
+			"to one that was lost",
+			[]EdgeDoc{{From: 0, To: 1, Broken: 2}},
+			[]string{"connect: 2 connections broke after being established, 2 to rank 1 (n1)" + lost, "probe: 1 connection broke after being established"},
+			1,
+		},
+		{
 			"to everybody",
 			[]EdgeDoc{{From: 0, To: 2, Broken: 4}, {From: 1, To: 0, Broken: 4}},
 			[]string{"connect: 8 connections broke after being established", "probe: 1 connection broke after being established"},
 			rank.None,
 		},
 	} {
-		causes := Diagnose(job(test.edges...))
+		d := job(test.edges...)
+		explained := strings.HasSuffix(test.want[0], lost)
+		if explained {
+			d.Losses = []Loss{{Proc: rank.Proc(test.to)}}
+		}
+		causes := Diagnose(d)
 		if len(causes) != len(test.want) {
 			t.Errorf("%s: %+v", test.name, causes)
 			continue
 		}
 		for i, c := range causes {
-			if c.Kind != "broken" || c.Evidence != test.want[i] || (c.Fix == "") != (i > 0) {
+			if c.Kind != "broken" || c.Evidence != test.want[i] || (c.Fix == "") != (explained == (i == 0)) {
 				t.Errorf("%s: %s %q, fix %q; want %q", test.name, c.Kind, c.Evidence, c.Fix, test.want[i])
 			}
 		}
