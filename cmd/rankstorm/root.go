@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -39,9 +40,18 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return exitCode(err)
 }
 
-// oneLine keeps an error that quotes foreign text on its one line.
+// oneLine keeps an error that quotes foreign text on its one line, and the cursor of the terminal on it.
 func oneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case unicode.IsControl(r):
+			return '?'
+		}
+		return r
+	}, text)
 }
 
 func (a *app) rootCommand() *cobra.Command {
