@@ -69,7 +69,7 @@ func communication(d *Document) []Cause {
 	var out []Cause
 	taken := d.taken()
 	for _, p := range c.List {
-		out = append(out, dropped(p, taken)...)
+		out = append(out, dropped(d, p, taken)...)
 	}
 	slices.SortStableFunc(out, func(x, y Cause) int { return cmp.Compare(*y.Count, *x.Count) })
 	out = shorten(out, "ports dropped requests")
@@ -79,7 +79,7 @@ func communication(d *Document) []Cause {
 	}
 	slices.SortStableFunc(slow, func(x, y Cause) int { return cmp.Compare(*y.Count, *x.Count) })
 	out = append(out, shorten(slow, "ports whose targets accepted slowly")...)
-	out = append(out, lostMessages(c)...)
+	out = append(out, lostMessages(d, taken)...)
 
 	// What the initiators waited for belongs to the first of them, or stands alone.
 	reqs := comb{}
@@ -127,7 +127,7 @@ func (d *Document) taken() map[rank.Rank]int64 {
 
 // dropped tells of requests that came to a port and that nobody took: received −
 // taken − rejected − received twice.
-func dropped(p PortDoc, taken map[rank.Rank]int64) []Cause {
+func dropped(d *Document, p PortDoc, taken map[rank.Rank]int64) []Cause {
 	t := sumPhases(p.Phases)
 	received, twice, rejected := t["cm_rx_msgs/req"], t["cm_rx_duplicates/req"], t["cm_tx_msgs/rej"]
 	var accepted int64
@@ -145,7 +145,7 @@ func dropped(p PortDoc, taken map[rank.Rank]int64) []Cause {
 	c := p.cause("backlog", n)
 	c.Evidence = fmt.Sprintf("connect: backlog drops at %s: %s (%s received, %s accepted, %s rejected, %s received twice)",
 		p.who(), FormatCount(n), plural(received, "request", "requests"), FormatCount(accepted), FormatCount(rejected), FormatCount(twice))
-	c.Fix = "raise net.rdma_ucm.max_backlog and --backlog on " + p.Host + ", or pace the storm with --connect parallel=W or rate=R"
+	c.Fix = "raise net.rdma_ucm.max_backlog" + d.has("rdma_max_backlog") + " and --backlog on " + p.Host + ", or pace the storm with --connect parallel=W or rate=R"
 	return []Cause{c}
 }
 
@@ -164,37 +164,146 @@ func slowAccept(p PortDoc) []Cause {
 	return []Cause{c}
 }
 
+// towardsTargets are the messages that initiators send; the others go the other way.
+var towardsTargets = map[string]bool{"req": true, "rtu": true, "dreq": true}
+
 // lostMessages needs both signs: fewer received than sent, and some sent again.
-func lostMessages(c *DeviceCountersDoc) []Cause {
+func lostMessages(d *Document, taken map[rank.Rank]int64) []Cause {
+	c := d.DeviceCounters
 	t := sumPhases(c.Phases)
 	lost, which := t.lost()
-	again, _ := t.all("cm_tx_retries")
+	again, resent := t.all("cm_tx_retries")
 	if lost == 0 || again == 0 || c.LeftOut > 0 {
 		return nil
 	}
 	sent, _ := t.all("cm_tx_msgs")
-	out := Cause{
-		Kind: "lost_mads", Phase: "connect", Count: &lost,
-		Evidence: fmt.Sprintf("connect: %s lost between the ports (%s): %s sent, %s of them again", plural(lost, "CM message", "CM messages"), which,
-			FormatCount(sent), FormatCount(again)),
-		Fix: "raise the module parameters ib_core.recv_queue_size and send_queue_size (see rankstorm devices), or pace the storm; look at drops of the links",
+	out := Cause{Kind: "lost_mads", Phase: "connect", Count: &lost}
+	if 2*(t.missing("dreq")+t.missing("drep")) > lost {
+		out.Phase = "disconnect"
 	}
-	// Where most of all that came was received, the queue was fullest.
+	out.Evidence = fmt.Sprintf("%s: %s lost between the ports (%s): %s sent, %s of them again (CM retries: %s)", out.Phase, plural(lost, "CM message", "CM messages"), which,
+		FormatCount(sent), FormatCount(again), resent)
+	if p, how := whereLost(d, t, taken); p != nil {
+		where := p.cause("", 0)
+		out.Rank, out.Proc, out.Host = where.Rank, where.Proc, where.Host
+		out.Evidence += "; " + p.who() + " " + how
+	}
+	queues := "the module parameters ib_core.recv_queue_size" + d.has("rdma_recv_queue") + " and send_queue_size" + d.has("rdma_send_queue")
+	if out.Host != "" {
+		queues += " on " + out.Host
+	}
+	raise := "raise " + queues + ", or pace the storm with --connect parallel=W or rate=R"
+	out.Fix = raise + "; look at drops of the links"
+	// Soft-RoCE counts the packets that it sends and those that come to a port: a message that came and was
+	// not received found the queue of the port full.
+	if packets, came := t["hw/sent_pkts"], t["hw/rcvd_pkts"]; packets > 0 && came > 0 {
+		if gone := packets - came; 2*gone < lost {
+			out.Evidence += fmt.Sprintf("; %s packets were sent and %s came to a port: the ports' receive queues were full", FormatCount(packets), FormatCount(came))
+			out.Fix = raise
+		} else {
+			out.Evidence += fmt.Sprintf("; %s of %s packets did not come to any port", FormatCount(gone), FormatCount(packets))
+			out.Fix = "look at drops and errors of the links between the ports: packets of the data are lost as well"
+		}
+	}
+	return []Cause{out}
+}
+
+// has says how large a limit is where the root runs; "" if it is not known.
+func (d *Document) has(limit string) string {
+	if n := d.Limits[limit]; n > 0 {
+		return fmt.Sprintf(" (%d at rank 0)", n)
+	}
+	return ""
+}
+
+// missing are messages of one kind that were sent and not received.
+func (t cmTotals) missing(message string) int64 {
+	return max(0, t["cm_tx_msgs/"+message]-t["cm_rx_msgs/"+message])
+}
+
+// whereLost finds the port that most of the lost messages were on their way to,
+// and says why it must be that: of two ports the one that received less than the
+// other sent, else the only one that such messages go to, or the one to which more
+// came than to all others. Counters do not tell from which port a message came, so
+// where all ports are alike nobody is named.
+func whereLost(d *Document, t cmTotals, taken map[rank.Rank]int64) (*PortDoc, string) {
+	var there, back int64 // lost on the way to targets, to initiators
+	for _, m := range cmMessages {
+		if towardsTargets[m] {
+			there += t.missing(m)
+		} else {
+			back += t.missing(m)
+		}
+	}
+	list := d.DeviceCounters.List
+	if len(list) == 2 && len(list[0].Ranks) == 1 && len(list[1].Ranks) == 1 {
+		// All that one sent was for the other.
+		n := [2]int64{lostBetween(list[1], list[0]), lostBetween(list[0], list[1])}
+		i := 0
+		if n[1] > n[0] {
+			i = 1
+		}
+		if n[i] > n[1-i] {
+			return &list[i], fmt.Sprintf("did not receive %s of them", FormatCount(n[i]))
+		}
+		return nil, ""
+	}
+	if there == back {
+		return nil, ""
+	}
+	name, gets := "initiators", d.initiated()
+	if there > back {
+		name, gets = "targets", taken
+	}
+	var ends []int // ports of ranks that such messages go to
 	var all, most int64
 	busiest := -1
-	for i, p := range c.List {
-		n, _ := sumPhases(p.Phases).all("cm_rx_msgs")
+	for i, p := range list {
+		if !slices.ContainsFunc(p.Ranks, func(r rank.Rank) bool { return gets[r] > 0 }) {
+			continue
+		}
+		ends = append(ends, i)
+		sum := sumPhases(p.Phases)
+		var n int64
+		for _, m := range cmMessages {
+			if towardsTargets[m] == (there > back) {
+				n += sum["cm_rx_msgs/"+m]
+			}
+		}
 		all += n
 		if n > most {
 			most, busiest = n, i
 		}
 	}
-	if p := busiest; p >= 0 && 2*most > all && len(c.List) > 1 {
-		where := c.List[p].cause("", 0)
-		out.Rank, out.Proc, out.Host = where.Rank, where.Proc, where.Host
-		out.Evidence += fmt.Sprintf("; %s received %d %% of what came", c.List[p].who(), 100*most/all)
+	switch {
+	case len(list) < 2 || busiest < 0 || 2*most <= all:
+		return nil, ""
+	case len(ends) == 1:
+		return &list[busiest], fmt.Sprintf("is the port of all %s, to which %s of them were on their way", name, FormatCount(max(there, back)))
 	}
-	return []Cause{out}
+	return &list[busiest], fmt.Sprintf("received %d %% of what came to %s, to which %s of them were on their way", 100*most/all, name, FormatCount(max(there, back)))
+}
+
+// lostBetween are the messages that one port sent and the other did not receive.
+func lostBetween(from, to PortDoc) (n int64) {
+	sent, received := sumPhases(from.Phases), sumPhases(to.Phases)
+	for _, m := range cmMessages {
+		n += max(0, sent["cm_tx_msgs/"+m]-received["cm_rx_msgs/"+m])
+	}
+	return n
+}
+
+// initiated are the connects that each rank began.
+func (d *Document) initiated() map[rank.Rank]int64 {
+	out := map[rank.Rank]int64{}
+	if p := d.phase("connect"); p != nil {
+		if s := p.step("connect"); s != nil {
+			for _, r := range s.PerRank {
+				out[r.Rank] += r.Count + r.Failed
+			}
+		}
+	}
+	return out
 }
 
 // cause of something at this port.

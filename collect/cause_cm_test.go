@@ -123,7 +123,30 @@ func TestCommunicationCauses(t *testing.T) {
 1 destroy cm_tx_retries/dreq 62
 1 destroy cm_tx_msgs/dreq 2062
 0 destroy cm_rx_msgs/dreq 2062`, "lost_mads", []string{
-			"connect: 62 CM messages lost between the ports (drep 62): 8,063 sent, 62 of them again; rank 0 (a, rxe0 port 1) received 50 % of what came",
+			"disconnect: 62 CM messages lost between the ports (drep 62): 8,063 sent, 62 of them again (CM retries: dreq 62); rank 1 (b, rxe1 port 1) did not receive 62 of them",
+		}},
+		// The same, more of it, with the packets that soft-RoCE counts: all came, so the queue at rank 0 was full.
+		{"lost in the receive queue", 2000, []int64{40}, `
+1 connect cm_tx_msgs/req 2774
+1 connect cm_tx_retries/req 774
+0 connect cm_rx_msgs/req 2650
+0 connect cm_rx_duplicates/req 650
+1 connect hw/sent_pkts 10781
+0 connect hw/rcvd_pkts 10781
+0 connect hw/sent_pkts 8000
+1 connect hw/rcvd_pkts 8000`, "lost_mads", []string{
+			"connect: 124 CM messages lost between the ports (req 124): 2,774 sent, 774 of them again (CM retries: req 774); rank 0 (a, rxe0 port 1) did not receive 124 of them; 18,781 packets were sent and 18,781 came to a port: the ports' receive queues were full",
+		}},
+		{"lost on the wire", 40, []int64{40}, `
+1 connect cm_tx_msgs/req 43
+1 connect cm_tx_retries/req 3
+0 connect cm_rx_msgs/req 40
+0 connect cm_tx_msgs/rep 44
+0 connect cm_tx_retries/rep 4
+1 connect cm_rx_msgs/rep 42
+1 connect hw/sent_pkts 500
+0 connect hw/rcvd_pkts 480`, "lost_mads", []string{
+			"connect: 5 CM messages lost between the ports (req 3, rep 2): 87 sent, 7 of them again (CM retries: req 3, rep 4); rank 0 (a, rxe0 port 1) did not receive 3 of them; 20 of 500 packets did not come to any port",
 		}},
 		{"fewer received but none sent again: read too early", 2000, nil, `
 1 connect cm_tx_msgs/rtu 2000
@@ -285,6 +308,58 @@ func TestRDMALeaks(t *testing.T) {
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: leaks %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// With more than two ports the lost messages are looked for at the ports that
+// such messages go to; where these are alike, nobody is named.
+func TestWhereMessagesWereLost(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		takes    []int64   // connections that each rank took
+		begins   []int64   // … and began
+		received [][]int64 // REQs and REPs of each rank's port
+		lost     string
+		rank     rank.Rank // -1: nobody
+		how      string
+	}{
+		{"requests of an incast", []int64{100, 0, 0}, []int64{0, 50, 50}, [][]int64{{100, 0}, {0, 50}, {0, 50}}, "req", 0, "rank 0 (n0, rxe port 1) is the port of all targets, to which 7 of them were on their way"},
+		{"answers of an incast", []int64{100, 0, 0}, []int64{0, 50, 50}, [][]int64{{100, 0}, {0, 50}, {0, 50}}, "rep", -1, ""},
+		{"answers of a fanout", []int64{0, 50, 50}, []int64{100, 0, 0}, [][]int64{{0, 100}, {50, 0}, {50, 0}}, "rep", 0, "rank 0 (n0, rxe port 1) is the port of all initiators, to which 7 of them were on their way"},
+		{"requests to a hot target", []int64{60, 20, 20}, []int64{30, 30, 40}, [][]int64{{60, 30}, {20, 30}, {20, 40}}, "req", 0, "rank 0 (n0, rxe port 1) received 60 % of what came to targets, to which 7 of them were on their way"},
+		{"all to all", []int64{30, 30, 30}, []int64{30, 30, 30}, [][]int64{{30, 30}, {30, 30}, {30, 30}}, "req", -1, ""},
+	} {
+		accept, connect := StepDoc{Step: "accept", Side: SideTarget}, histStep("connect", []int64{1e6})
+		d := &Document{
+			Transport: "rdma", Phases: []PhaseDoc{{Phase: "connect"}}, Limits: map[string]int64{"rdma_recv_queue": 64},
+			DeviceCounters: &DeviceCountersDoc{Phases: []PortPhaseDoc{{Phase: "connect", Counts: map[string]int64{"cm_tx_msgs/" + c.lost: 107, "cm_rx_msgs/" + c.lost: 100, "cm_tx_retries/req": 7}}}},
+		}
+		for i := range c.takes {
+			r := rank.Rank(i)
+			host := fmt.Sprintf("n%d", i)
+			d.Ranks = append(d.Ranks, RankDoc{Rank: r, Proc: rank.Proc(i), Host: host})
+			accept.PerRank = append(accept.PerRank, PerRankDoc{Rank: r, Count: c.takes[i]})
+			connect.PerRank = append(connect.PerRank, PerRankDoc{Rank: r, Count: c.begins[i]})
+			d.DeviceCounters.List = append(d.DeviceCounters.List, PortDoc{
+				Proc: rank.Proc(i), Host: host, Device: "rxe", Port: 1, Ranks: []rank.Rank{r},
+				Phases: []PortPhaseDoc{{Phase: "connect", Counts: map[string]int64{"cm_rx_msgs/req": c.received[i][0], "cm_rx_msgs/rep": c.received[i][1]}}},
+			})
+		}
+		d.Phases[0].Steps = []StepDoc{accept, connect}
+		got := lostMessages(d, d.taken())
+		if len(got) != 1 {
+			t.Fatalf("%s: %d causes", c.name, len(got))
+		}
+		named := rank.Rank(-1)
+		if got[0].Rank != nil {
+			named = *got[0].Rank
+		}
+		if named != c.rank || !strings.HasSuffix(got[0].Evidence, c.how) || c.how == "" && strings.Contains(got[0].Evidence, "rank") {
+			t.Errorf("%s: rank %d named: %s", c.name, named, got[0].Evidence)
+		}
+		if !strings.Contains(got[0].Fix, "ib_core.recv_queue_size (64 at rank 0)") {
+			t.Errorf("%s: fix %s", c.name, got[0].Fix)
 		}
 	}
 }

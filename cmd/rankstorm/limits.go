@@ -43,6 +43,11 @@ func readLimits(localAddresses int) limits {
 	if v, ok := readNumbers("/proc/sys/net/rdma_ucm/max_backlog"); ok && len(v) == 1 {
 		l.rdmaBacklog = v[0]
 	}
+	for name, to := range map[string]*int64{"recv": &l.rdmaRecvQueue, "send": &l.rdmaSendQueue} {
+		if v, ok := readNumbers("/sys/module/ib_core/parameters/" + name + "_queue_size"); ok && len(v) == 1 {
+			*to = v[0]
+		}
+	}
 	return l
 }
 
@@ -54,6 +59,8 @@ func (l limits) list() []collect.Limit {
 		{Name: "local_ports", Value: l.ports()},
 		{Name: "somaxconn", Value: l.somaxconn},
 		{Name: "rdma_max_backlog", Value: l.rdmaBacklog},
+		{Name: "rdma_recv_queue", Value: l.rdmaRecvQueue},
+		{Name: "rdma_send_queue", Value: l.rdmaSendQueue},
 	} {
 		if one.Value > 0 {
 			known = append(known, one)

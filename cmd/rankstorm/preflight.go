@@ -31,6 +31,8 @@ type limits struct {
 	portLow, portHigh  int64 // net.ipv4.ip_local_port_range
 	somaxconn          int64 // net.core.somaxconn
 	rdmaBacklog        int64 // net.rdma_ucm.max_backlog
+	rdmaRecvQueue      int64 // ib_core.recv_queue_size: CM messages of a port that wait to be received
+	rdmaSendQueue      int64 // ib_core.send_queue_size
 	fdsUsed            int64 // open before the job begins
 	localAddressesUsed int64 // addresses that -b or -B gave, ≥ 1
 	reuse              reuse
