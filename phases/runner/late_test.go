@@ -17,31 +17,8 @@ import (
 	"rankstorm/transport/tcp"
 )
 
-// tardy takes no requests in the first round until it destroys its connections, as a process does whose descriptors ran
-// out in the storm and come back when the round is over.
-type tardy struct{ transport.Provider }
-
-func (p tardy) Open(c transport.Config) (transport.Endpoint, error) {
-	ep, err := p.Provider.Open(c)
-	if err != nil {
-		return nil, err
-	}
-	return tardyEndpoint{ep, &tardyWorker{Worker: ep.Worker(0)}}, nil
-}
-
-type tardyEndpoint struct {
-	transport.Endpoint
-	w *tardyWorker
-}
-
-func (e tardyEndpoint) Worker(int) transport.Worker { return e.w }
-
-func (e tardyEndpoint) Counters() transport.Counters {
-	c := e.Endpoint.Counters()
-	c.Starved += 7
-	return c
-}
-
+// tardyWorker takes no requests in the first round until it destroys its connections, as a process does whose descriptors
+// ran out in the storm and come back when the round is over.
 type tardyWorker struct {
 	transport.Worker
 	rounds int
@@ -93,7 +70,10 @@ func TestRequestsOfTheRoundBefore(t *testing.T) {
 	for i := range procs {
 		var provider transport.Provider = tcp.New()
 		if i == 1 {
-			provider = watched{tardy{provider}, &target}
+			provider = tampered{provider, func(w transport.Worker) transport.Worker {
+				target = &tardyWorker{Worker: w}
+				return target
+			}, func(c *transport.Counters) { c.Starved += 7 }}
 		}
 		go func() {
 			errs <- Run(context.Background(), Config{
@@ -132,18 +112,4 @@ func TestRequestsOfTheRoundBefore(t *testing.T) {
 			t.Errorf("process %d took its peers' late requests for strangers: %d foreign, %d repeated", p.Proc, p.After.Foreign, p.After.Repeated)
 		}
 	}
-}
-
-// watched lets the test see the worker that a provider makes.
-type watched struct {
-	transport.Provider
-	w **tardyWorker
-}
-
-func (p watched) Open(c transport.Config) (transport.Endpoint, error) {
-	ep, err := p.Provider.Open(c)
-	if err == nil {
-		*p.w = ep.(tardyEndpoint).w
-	}
-	return ep, err
 }

@@ -14,33 +14,8 @@ import (
 )
 
 // leaky is a provider whose workers lose something every time they reserve, which is once in a round.
-type leaky struct {
-	transport.Provider
-	lose func()
-}
-
-func (l leaky) Open(c transport.Config) (transport.Endpoint, error) {
-	e, err := l.Provider.Open(c)
-	return leakyEndpoint{e, l.lose}, err
-}
-
-type leakyEndpoint struct {
-	transport.Endpoint
-	lose func()
-}
-
-func (e leakyEndpoint) Worker(i int) transport.Worker {
-	return leakyWorker{e.Endpoint.Worker(i), e.lose}
-}
-
-type leakyWorker struct {
-	transport.Worker
-	lose func()
-}
-
-func (w leakyWorker) Reserve(out, in int) error {
-	w.lose()
-	return w.Worker.Reserve(out, in)
+func leaky(p transport.Provider, lose func()) transport.Provider {
+	return tampered{Provider: p, wrap: func(w transport.Worker) transport.Worker { return hooked{Worker: w, reserve: lose} }}
 }
 
 // Thousands of rounds leave nothing behind, and the slopes show what does.
@@ -73,11 +48,11 @@ func TestRoundsLeaveNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stop = make(chan struct{})
 				b := start(t, 1, spec(1, func(s *phases.Spec) { s.RanksPerProc, s.Rounds = 2, c.rounds }), sim.FabricConfig{}, func(_ int, cfg *Config) {
-					cfg.Shared, cfg.Provider = false, leaky{cfg.Provider, func() {
+					cfg.Shared, cfg.Provider = false, leaky(cfg.Provider, func() {
 						both.Lock()
 						defer both.Unlock()
 						c.lose()
-					}}
+					})
 				})
 				b.wg.Wait()
 				close(stop)

@@ -14,35 +14,14 @@ import (
 )
 
 // hungry is a provider that leaves the process no descriptor from the probe on.
-type hungry struct {
-	transport.Provider
-	starve func()
-}
-
-func (h hungry) Open(c transport.Config) (transport.Endpoint, error) {
-	e, err := h.Provider.Open(c)
-	return hungryEndpoint{e, h.starve}, err
-}
-
-type hungryEndpoint struct {
-	transport.Endpoint
-	starve func()
-}
-
-func (e hungryEndpoint) Worker(i int) transport.Worker {
-	return hungryWorker{e.Endpoint.Worker(i), e.starve}
-}
-
-type hungryWorker struct {
-	transport.Worker
-	starve func()
-}
-
-func (w hungryWorker) Start(s transport.Step, first transport.Conn, n int, due []int64) (int, error) {
-	if s == transport.StepProbe {
-		w.starve()
-	}
-	return w.Worker.Start(s, first, n, due)
+func hungry(p transport.Provider, starve func()) transport.Provider {
+	return tampered{Provider: p, wrap: func(w transport.Worker) transport.Worker {
+		return hooked{Worker: w, start: func(s transport.Step) {
+			if s == transport.StepProbe {
+				starve()
+			}
+		}}
+	}}
 }
 
 // starve takes every descriptor that this process may still open, until free is called.
@@ -74,13 +53,13 @@ func TestDocumentWithoutDescriptors(t *testing.T) {
 		free := func() {}
 		b := start(t, 1, spec(1, func(s *phases.Spec) { s.RanksPerProc, s.Threads = 2, 1 }), sim.FabricConfig{}, func(_ int, cfg *Config) {
 			begun := make(chan struct{}, 1)
-			cfg.Shared, cfg.Provider = false, hungry{cfg.Provider, func() {
+			cfg.Shared, cfg.Provider = false, hungry(cfg.Provider, func() {
 				select {
 				case begun <- struct{}{}: // the first of the two ranks
 					free = starve(t)
 				default:
 				}
-			}}
+			})
 		})
 		b.wg.Wait()
 		free()
