@@ -29,6 +29,7 @@ var rooms = map[string]room{
 	"internal/wellformed":          {},
 	"transport":                    {ours: []string{"transport/internal/…"}, others: []string{"golang.org/x/sys/unix"}},
 	"transport/internal/epoll":     {others: []string{"golang.org/x/sys/unix"}},
+	"transport/internal/errno":     {ours: []string{"transport"}, others: []string{"golang.org/x/sys/unix"}},
 	"transport/internal/eventring": {ours: []string{"transport"}},
 	"transport/internal/monotime":  {ours: []string{"transport"}, others: []string{"golang.org/x/sys/unix"}},
 	"transport/tcp":                {ours: []string{"transport", "transport/internal/…"}, others: []string{"golang.org/x/sys/unix"}},

@@ -7,40 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankstorm/transport"
+	"rankstorm/transport/internal/errno"
 )
 
 const name = "rdma"
 
-// causeOf gives the name under which a system error is counted.
+// causeOf gives the name under which a system error is counted. EAGAIN is no socket that would block
+// here, but memory that was not to be had or locked.
 func causeOf(err error) transport.Cause {
-	var no unix.Errno
-	if !errors.As(err, &no) {
-		if err == nil {
-			return transport.CauseNone
-		}
-		return transport.CauseOther
-	}
-	switch no {
-	case 0:
-		return transport.CauseNone
-	case unix.ECONNREFUSED:
-		return transport.CauseRefused
-	case unix.ENETUNREACH, unix.EHOSTUNREACH, unix.ENETDOWN, unix.EHOSTDOWN, unix.EAFNOSUPPORT, unix.ENODEV, unix.EXDEV:
-		return transport.CauseUnreachable
-	case unix.ETIMEDOUT:
-		return transport.CauseTimeout
-	case unix.ECONNRESET, unix.EPIPE, unix.ECONNABORTED, unix.ENOTCONN:
-		return transport.CauseReset
-	case unix.EADDRNOTAVAIL, unix.EADDRINUSE:
-		return transport.CauseNoPorts
-	case unix.EMFILE, unix.ENFILE:
-		return transport.CauseNoFDs
-	case unix.ENOMEM, unix.ENOBUFS, unix.ENOSPC, unix.EAGAIN:
+	if errors.Is(err, unix.EAGAIN) {
 		return transport.CauseNoMemory
-	case unix.EACCES, unix.EPERM:
-		return transport.CausePermission
 	}
-	return transport.CauseOther
+	return errno.Cause(err)
 }
 
 // completionError is a work completion that failed.
