@@ -44,6 +44,7 @@ func TestLabRefuses(t *testing.T) {
 		{[]string{"-p", "ib_core.nosuch=1", "true"}, "does not take nosuch=1"},
 		{[]string{"-n", "many", "true"}, "-n 'many': give a number"},
 		{[]string{"./nothing"}, "no program ./nothing"},
+		{[]string{"--suite", "Sid!", "true"}, "give the name of a release of Debian"},
 		{[]string{"-s", "/usr", "true"}, "share another directory"},
 	} {
 		if o := in(t, c.args...); o.code != 125 || !strings.Contains(o.stderr, c.want) {
