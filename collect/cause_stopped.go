@@ -143,7 +143,7 @@ func (d *Document) gapText(phase string, r rank.Rank) string {
 	}
 	for _, one := range p.Ranks {
 		if one.Rank == r && one.GapWaitNS != nil {
-			return fmt.Sprintf(" (%s of it waiting for a CPU)", formatDuration(*one.GapWaitNS))
+			return fmt.Sprintf(" (its process waited %s of it for a CPU)", formatDuration(*one.GapWaitNS))
 		}
 	}
 	return ""

@@ -159,7 +159,7 @@ func TestStopsExplain(t *testing.T) {
 			var kinds []string
 			for _, cause := range Diagnose(d) {
 				kinds = append(kinds, cause.Kind)
-				if cause.Kind == "starved" && strings.Contains(c.name, "told") && !strings.Contains(cause.Evidence, "for 60.0 ms (60.0 ms of it waiting for a CPU)") {
+				if cause.Kind == "starved" && strings.Contains(c.name, "told") && !strings.Contains(cause.Evidence, "for 60.0 ms (its process waited 60.0 ms of it for a CPU)") {
 					t.Errorf("%s", cause.Evidence)
 				}
 			}

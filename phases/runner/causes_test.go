@@ -129,7 +129,7 @@ func TestPlantedCausesInWholeJobs(t *testing.T) {
 			h := p.rng.IntN(plantedRanks / 2)
 			p.stop(time.Second, 2*h, 2*h+1)
 			return func(list []collect.Cause) bool {
-				return len(list) == 1 && list[0].Kind == "starved" && list[0].Host == fmt.Sprintf("n%d", h) && strings.Contains(list[0].Evidence, " of it waiting for a CPU)")
+				return len(list) == 1 && list[0].Kind == "starved" && list[0].Host == fmt.Sprintf("n%d", h) && strings.Contains(list[0].Evidence, " (its process waited ")
 			}
 		}},
 		{"starved between phases", func(p *planted) func([]collect.Cause) bool { // costs nobody's figures

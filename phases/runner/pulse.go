@@ -15,6 +15,7 @@ const (
 	longestBeat = time.Second
 	stallFloor  = 5 * time.Millisecond // a beat that is no later says nothing
 	mostStalls  = 256                  // kept of a slot, the longest
+	mostBeats   = 2048                 // kept of a slot, the latest
 )
 
 // SchedStat tells what the kernel's scheduler counts of every thread of this process: how long it ran and how long it
@@ -41,6 +42,7 @@ type pulse struct {
 
 	mu     sync.Mutex
 	stalls []stall
+	beats  []stall             // from each beat to the next, late or not
 	asking sync.Mutex          // while descriptors of it are open
 	before map[int]threadTimes // at the last beat
 	now    map[int]threadTimes
@@ -65,7 +67,8 @@ func (p *pulse) loop() {
 	p.ask()
 	timer := time.NewTimer(p.every)
 	defer timer.Stop()
-	for due := p.clock.Now() + int64(p.every); ; {
+	last := p.clock.Now()
+	for due := last + int64(p.every); ; {
 		select {
 		case <-p.quit:
 			return
@@ -73,10 +76,12 @@ func (p *pulse) loop() {
 		}
 		now := p.clock.Now()
 		run, wait := p.ask()
+		p.beat(stall{begin: last, end: now, run: run, wait: wait})
 		if now-due >= int64(stallFloor) {
 			p.note(stall{begin: due, end: now, run: min(run, now-due), wait: min(wait, now-due)})
 		}
-		due = p.clock.Now() + int64(p.every)
+		last = p.clock.Now()
+		due = last + int64(p.every)
 		timer.Reset(p.every)
 	}
 }
@@ -112,6 +117,16 @@ func (p *pulse) quietly(do func()) {
 	do()
 }
 
+// beat keeps the time since the beat before.
+func (p *pulse) beat(s stall) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.beats) == mostBeats {
+		p.beats = slices.Delete(p.beats, 0, mostBeats/2)
+	}
+	p.beats = append(p.beats, s)
+}
+
 // note keeps a stall, if there are too many the longer ones.
 func (p *pulse) note(s stall) {
 	p.mu.Lock()
@@ -131,16 +146,27 @@ func (p *pulse) note(s stall) {
 	}
 }
 
-// take the stalls since the last time, in their order. p may be nil.
-func (p *pulse) take() []stall {
+// record is what a pulse has noted in a slot.
+type record struct{ stalls, beats []stall }
+
+// take what was noted since the last time, in order. p may be nil.
+func (p *pulse) take() (r record) {
 	if p == nil {
-		return nil
+		return r
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := p.stalls
-	p.stalls = nil
-	return out
+	r.stalls, r.beats = p.stalls, slices.Clone(p.beats)
+	p.stalls, p.beats = nil, p.beats[:0]
+	return r
+}
+
+// period of the beat. p may be nil.
+func (p *pulse) period() time.Duration {
+	if p == nil {
+		return beat
+	}
+	return p.every
 }
 
 // stop ends the beat and waits until it has. p may be nil; once only.
@@ -152,23 +178,33 @@ func (p *pulse) stop() {
 }
 
 // spent is how the process spent the gap of a worker that ended then: as in the stalls that half of the gap or more
-// stands in; -1 if there are none.
-func spent(stalls []stall, gap, end int64) (wait, run int64) {
-	covered := int64(0)
-	for _, s := range stalls {
+// stands in. Of a gap that is longer than a beat also as between the beats around it, if these cover it: then others of
+// its threads ran meanwhile. -1: neither is known.
+func (r record) spent(gap, end int64, every time.Duration) (wait, run int64) {
+	covered, wait, run := during(r.stalls, gap, end)
+	if covered > 0 && 2*covered >= gap {
+		return min(wait, gap), min(run, gap)
+	}
+	if covered, wait, run = during(r.beats, gap, end); gap >= int64(every) && 10*covered >= 9*gap {
+		return min(wait, gap), min(run, gap)
+	}
+	return -1, -1
+}
+
+// during adds up what was counted in the times that a gap has something in common with, and how much that is; 0 if it was not
+// counted in one of them.
+func during(list []stall, gap, end int64) (covered, wait, run int64) {
+	for _, s := range list {
 		common := min(s.end, end) - max(s.begin, end-gap)
 		if common <= 0 {
 			continue
 		}
 		if s.wait < 0 {
-			return -1, -1
+			return 0, 0, 0
 		}
 		covered, wait, run = covered+common, wait+s.wait, run+s.run
 	}
-	if covered == 0 || 2*covered < gap {
-		return -1, -1
-	}
-	return min(wait, gap), min(run, gap)
+	return covered, wait, run
 }
 
 // pauses adds the stalls that are worth telling, and where they were in the phase.

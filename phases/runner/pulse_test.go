@@ -125,7 +125,7 @@ func TestPulse(t *testing.T) {
 					t.Fatalf("it beats every %v", p.every)
 				}
 				time.Sleep(3*beat + beat/2)
-				if got := p.take(); len(got) != 0 {
+				if got := p.take().stalls; len(got) != 0 {
 					t.Errorf("%v while nothing stood still", got)
 				}
 				clock.stop()
@@ -133,7 +133,7 @@ func TestPulse(t *testing.T) {
 				clock.goOn()
 				synctest.Wait()
 				now := clock.Clock.Now()
-				got := p.take()
+				got := p.take().stalls
 				if c.every > lasts {
 					if len(got) != 0 {
 						t.Errorf("%v", got)
@@ -156,7 +156,7 @@ func TestPulse(t *testing.T) {
 					t.Errorf("%+v: ran %v", s, time.Duration(s.run))
 				}
 				time.Sleep(time.Second)
-				if got := p.take(); len(got) != 0 {
+				if got := p.take().stalls; len(got) != 0 {
 					t.Errorf("%v after it", got)
 				}
 			})
@@ -169,7 +169,7 @@ func TestPulseKeepsTheLongest(t *testing.T) {
 	for i := range int64(3 * mostStalls) {
 		p.note(stall{begin: 1000 * i, end: 1000*i + (i*7919)%(3*mostStalls)})
 	}
-	got := p.take()
+	got := p.take().stalls
 	if len(got) != mostStalls {
 		t.Fatalf("%d stalls are kept", len(got))
 	}
@@ -181,13 +181,13 @@ func TestPulseKeepsTheLongest(t *testing.T) {
 			t.Errorf("%v after %v", s, got[i-1])
 		}
 	}
-	if len(p.take()) != 0 {
+	if len(p.take().stalls) != 0 {
 		t.Error("they are told twice")
 	}
 }
 
 func TestSpent(t *testing.T) {
-	stalls := []stall{{100, 110, 3, 1}, {200, 500, 40, 7}, {600, 900, -1, -1}, {1000, 1040, 39, 2}, {1050, 1090, 38, 1}}
+	r := record{stalls: []stall{{100, 110, 3, 1}, {200, 500, 40, 7}, {600, 900, -1, -1}, {1000, 1040, 39, 2}, {1050, 1090, 38, 1}}}
 	for _, c := range []struct{ gap, end, wait, run int64 }{
 		{300, 500, 40, 7},
 		{280, 490, 40, 7},
@@ -203,8 +203,37 @@ func TestSpent(t *testing.T) {
 		{50, 80, -1, -1},
 		{0, 0, -1, -1},
 	} {
-		if wait, run := spent(stalls, c.gap, c.end); wait != c.wait || run != c.run {
+		if wait, run := r.spent(c.gap, c.end, beat); wait != c.wait || run != c.run {
 			t.Errorf("a gap of %d up to %d waited %d and ran %d, want %d and %d", c.gap, c.end, wait, run, c.wait, c.run)
 		}
+	}
+}
+
+// Without a stall a long gap was spent as the beats around it say: the worker stood still, other threads did not.
+func TestSpentBetweenBeats(t *testing.T) {
+	r := record{beats: []stall{{0, 50, 40, 5}, {50, 101, 45, 6}, {101, 160, 50, 9}, {160, 210, -1, -1}, {210, 260, 1, 2}, {260, 310, 3, 4}}}
+	for _, c := range []struct{ gap, end, wait, run int64 }{
+		{95, 148, 95, 15},
+		{150, 155, 135, 20},
+		{60, 300, 4, 6},
+		{49, 90, -1, -1},   // shorter than a beat
+		{90, 200, -1, -1},  // not counted in part
+		{100, 330, -1, -1}, // not over yet
+		{100, 320, 4, 6},
+	} {
+		if wait, run := r.spent(c.gap, c.end, 50); wait != c.wait || run != c.run {
+			t.Errorf("a gap of %d up to %d waited %d and ran %d, want %d and %d", c.gap, c.end, wait, run, c.wait, c.run)
+		}
+	}
+	r.stalls = []stall{{60, 140, 7, 8}}
+	if wait, run := r.spent(95, 148, 50); wait != 7 || run != 8 {
+		t.Errorf("waited %d and ran %d, not as in the stall", wait, run)
+	}
+	p := &pulse{}
+	for i := range int64(3 * mostBeats) {
+		p.beat(stall{begin: i, end: i + 1})
+	}
+	if got := p.take().beats; len(got) > mostBeats || len(got) < mostBeats/2 || got[len(got)-1].end != 3*mostBeats {
+		t.Errorf("%d beats are kept, the last ends at %d", len(got), got[len(got)-1].end)
 	}
 }

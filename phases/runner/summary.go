@@ -58,7 +58,7 @@ func (p *process) reduce() (*collect.Summary, error) {
 		Clocks: []collect.ProcClock{{Proc: p.self, OffsetNS: offset, BoundNS: bound}},
 	}
 	entry, _ := phases.Lookup(p.slot.Phase)
-	stalls := p.pulse.take()
+	noted := p.pulse.take()
 	for _, rk := range p.ranks {
 		one := &collect.Summary{Seq: s.Seq, Phase: s.Phase, Round: s.Round, Stage: s.Stage}
 		for i, step := range entry.Steps {
@@ -72,7 +72,7 @@ func (p *process) reduce() (*collect.Summary, error) {
 		if err := rk.reduceWhole(one, offset); err != nil {
 			return nil, err
 		}
-		rk.count(one, offset, stalls)
+		rk.count(one, offset, noted)
 		if p.slot.Phase == phases.Connect {
 			rk.edges(one)
 			if collect.SumsTargets(rk.p.topo.Count(), int64(rk.p.table.Size())) {
@@ -92,7 +92,7 @@ func (p *process) reduce() (*collect.Summary, error) {
 	s.Control.MostMessages, s.Control.MostBytes, s.Control.MostProc = p.control.Messages, p.control.Bytes, p.self
 	p.control = collect.Control{}
 	p.barrier(s, offset)
-	p.pauses(s, offset, stalls)
+	p.pauses(s, offset, noted.stalls)
 	p.countPorts(s)
 	p.judge(s)
 	return s, nil
@@ -226,7 +226,7 @@ func (w *worker) classed(c int) (collect.EdgeConn, collect.Class) {
 }
 
 // count adds how the rank went through the slot and what became of its connections.
-func (rk *localRank) count(s *collect.Summary, offset int64, stalls []stall) {
+func (rk *localRank) count(s *collect.Summary, offset int64, noted record) {
 	rp := collect.RankPhase{Rank: rk.rank, GapNS: -1, GapWaitNS: -1, GapRunNS: -1}
 	for _, w := range rk.workers {
 		if w.began != 0 {
@@ -235,7 +235,7 @@ func (rk *localRank) count(s *collect.Summary, offset int64, stalls []stall) {
 		}
 		if w.gap > rp.GapNS {
 			rp.GapNS = w.gap
-			rp.GapWaitNS, rp.GapRunNS = spent(stalls, w.gap, w.gapEnd)
+			rp.GapWaitNS, rp.GapRunNS = noted.spent(w.gap, w.gapEnd, rk.p.pulse.period())
 		}
 		s.Errors = append(s.Errors, w.errs...)
 		switch rk.p.slot.Phase {
