@@ -39,16 +39,16 @@ func (s *said) String() string {
 	return s.b.String()
 }
 
-// victim is a process of a job that gets junk.
-type victim struct {
+// watched is a process of a job, and what it prints.
+type watched struct {
 	cmd    *exec.Cmd
 	stderr said
 }
 
-func (v *victim) pid() int { return v.cmd.Process.Pid }
+func (v *watched) pid() int { return v.cmd.Process.Pid }
 
 // waitsFor waits until the process has printed a text.
-func (v *victim) waitsFor(t *testing.T, text string) {
+func (v *watched) waitsFor(t *testing.T, text string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !strings.Contains(v.stderr.String(), text); {
 		if time.Now().After(end) || !alive(v.pid()) {
@@ -59,7 +59,7 @@ func (v *victim) waitsFor(t *testing.T, text string) {
 }
 
 // holds are the descriptors and the resident memory, in bytes, of a process.
-func (v *victim) holds(t *testing.T) (fds int, rss int64) {
+func (v *watched) holds(t *testing.T) (fds int, rss int64) {
 	t.Helper()
 	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", v.pid()))
 	if err != nil {
@@ -95,15 +95,10 @@ func junkAtEveryPort(t *testing.T, procs int, secret bool) {
 	const conns = 8
 	recorder, err := junk.Record()
 	if err != nil {
-		need.Absent(t, "hosts", "%v", err)
+		need.Absent(t, "packets", "%v", err)
 	}
 	defer recorder.Close()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := ln.Addr().String()
-	ln.Close()
+	at := freeAddress(t)
 	dir := t.TempDir()
 	args := []string{"run", "-C", at, "-P", strconv.Itoa(procs), "-c", strconv.Itoa(conns), "--hold", "connect=10s", "-o", filepath.Join(dir, "r.json")}
 	if secret {
@@ -113,9 +108,9 @@ func junkAtEveryPort(t *testing.T, procs int, secret bool) {
 		}
 		args = append(args, "--secret-file", file)
 	}
-	var all []*victim
-	start := func() *victim {
-		v := &victim{cmd: exec.Command(binary, append(args, "--rank", strconv.Itoa(len(all)))...)}
+	var all []*watched
+	start := func() *watched {
+		v := &watched{cmd: exec.Command(binary, append(args, "--rank", strconv.Itoa(len(all)))...)}
 		v.cmd.Dir, v.cmd.Stderr = dir, &v.stderr
 		if err := v.cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -165,7 +160,7 @@ func junkAtEveryPort(t *testing.T, procs int, secret bool) {
 
 // molest sends every kind, and what was recorded, to every port of every process at once, times over; afterwards the
 // processes hold what they held before.
-func molest(t *testing.T, all []*victim, recorder *junk.Recorder, times int) (networks map[string]int) {
+func molest(t *testing.T, all []*watched, recorder *junk.Recorder, times int) (networks map[string]int) {
 	t.Helper()
 	type holding struct {
 		fds int

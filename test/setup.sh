@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what the tests need beside Go: a C compiler (race detector), Python 3
 # (the independent check of the printed table), git, make, the certificates that
-# Go fetches modules with, and the RDMA libraries' headers (compared with ours).
+# Go fetches modules with, ip and unshare (networks of a test's own), and the RDMA
+# libraries' headers (compared with ours).
 # Does nothing where they are there already; without root it says what is missing.
 set -eu
 packages=
@@ -13,6 +14,9 @@ need gcc gcc
 need python3 python3
 need git git
 need make make
+need ip iproute2
+need unshare util-linux
+need mount mount
 [ -e /etc/ssl/certs/ca-certificates.crt ] || packages="$packages ca-certificates"
 if [ -n "$packages" ]; then
 	if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then

@@ -141,10 +141,7 @@ func (j *faultJob) cutOff(seen bool) string {
 // code at all survivors, the lost named, and the documents where they belong
 // and nowhere else.
 func TestFaults(t *testing.T) {
-	jobs := uint64(20 * len(faultKinds))
-	if testing.Short() {
-		jobs = uint64(2 * len(faultKinds))
-	}
+	jobs := uint64(share(t, 20) * len(faultKinds))
 	first := uint64(0)
 	if *faultSeed != 0 {
 		first, jobs = *faultSeed-1, 1

@@ -20,10 +20,7 @@ import (
 // A process is killed in the milliseconds around the end of the job. Whoever lives leaves with the same exit code: 0 with
 // the root's document if the end was decided, 1 if not. The clock is fake and the network seeded, so a seed is one moment.
 func TestKilledAroundTheEnd(t *testing.T) {
-	first, jobs := uint64(1), uint64(100)
-	if testing.Short() {
-		jobs = 30
-	}
+	first, jobs := uint64(1), uint64(share(t, 100))
 	if *faultSeed != 0 {
 		first, jobs = *faultSeed, 1
 	}
@@ -81,7 +78,7 @@ func TestKilledAroundTheEnd(t *testing.T) {
 			t.Fatalf("replay with -run TestKilledAroundTheEnd -seed %d", seed)
 		}
 	}
-	if jobs > 1 && (codes[0] < int(jobs)/10 || codes[1] < int(jobs)/10) {
+	if jobs >= 25 && (codes[0] < int(jobs)/10 || codes[1] < int(jobs)/10) {
 		t.Errorf("exit codes %v: the moments lie on one side only", codes)
 	}
 	t.Logf("exit codes: %v", codes)
@@ -100,7 +97,7 @@ func TestHoldsBeforeTheLockstepEndWithALoss(t *testing.T) {
 					time.Sleep(2 * time.Minute)
 					for _, p := range b.procs {
 						if p.over.Load() || !strings.Contains(p.stderr.String(), fmt.Sprintf("phase %s for 10m0s", ph)) {
-							t.Fatalf("process %d does not hold: %v\n%s", p.i, p.err, p.stderr.String())
+							t.Fatalf("process %d has ended (%v) or does not hold: %s", p.i, p.over.Load(), p.stderr.String())
 						}
 					}
 					b.kill(victim)

@@ -17,8 +17,8 @@ import (
 func TestGrowthFollowsTheModel(t *testing.T) {
 	for _, size := range []struct{ procs, hosts int }{{10, 10}, {100, 100}, {96, 12}, {300, 300}, {1000, 125}} {
 		t.Run(fmt.Sprintf("%d on %d", size.procs, size.hosts), func(t *testing.T) {
-			if testing.Short() && size.procs > 100 {
-				t.Skip("a job of this size takes seconds; not with -short")
+			if most := max(100, share(t, 1000)); size.procs > most {
+				t.Skipf("a job of this size takes seconds; now none above %d processes", most)
 			}
 			synctest.Test(t, func(t *testing.T) {
 				s := spec(size.procs, func(s *phases.Spec) { s.Topology.Name = "ring" })

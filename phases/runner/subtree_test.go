@@ -16,10 +16,7 @@ import (
 
 // An inner process is killed while the last phase is held: whoever lives is in the figures of that phase.
 func TestSubtreesFiguresArriveFromTheLastPhase(t *testing.T) {
-	first, jobs := uint64(1), uint64(40)
-	if testing.Short() {
-		jobs = 10
-	}
+	first, jobs := uint64(1), uint64(share(t, 40))
 	if *faultSeed != 0 {
 		first, jobs = *faultSeed, 1
 	}
