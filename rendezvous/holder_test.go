@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rankstorm/rank"
+	"rankstorm/test/freeport"
 )
 
 func TestListenerInode(t *testing.T) {
@@ -54,7 +55,7 @@ func TestMuteProgramIsNamed(t *testing.T) {
 		time.Sleep(time.Minute)
 		return
 	}
-	at := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	at := fmt.Sprintf("127.0.0.1:%d", freeport.At(t, "127.0.0.1"))
 	cmd := exec.Command(os.Args[0], "-test.run=^TestMuteProgramIsNamed$", "-test.v")
 	cmd.Env = append(os.Environ(), "TEST_MUTE_LISTENER="+at)
 	out, err := cmd.StdoutPipe()

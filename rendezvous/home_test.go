@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"rankstorm/test/freeport"
 	"rankstorm/test/need"
 )
 
@@ -24,7 +25,7 @@ func TestLoopbackJobsStayHome(t *testing.T) {
 				ln.Close()
 			}
 			before := ownSockets(t)
-			at, results := net.JoinHostPort(host, fmt.Sprint(freePort(t))), make(chan joined, 3)
+			at, results := net.JoinHostPort(host, fmt.Sprint(freeport.At(t, host))), make(chan joined, 3)
 			for i := range cap(results) {
 				rec := ThisProcess()
 				rec.PID += i

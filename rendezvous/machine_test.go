@@ -14,19 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	"rankstorm/rank"
+	"rankstorm/test/freeport"
 	"rankstorm/test/need"
 )
-
-// freePort finds a TCP port of 127.0.0.1 that was free a moment ago.
-func freePort(t *testing.T) int {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
-}
 
 func fds(t *testing.T) int {
 	t.Helper()
@@ -57,7 +47,7 @@ func TestJoinOverSockets(t *testing.T) {
 			warm.Close()
 			known := goleak.IgnoreCurrent()
 			before := fds(t)
-			port := freePort(t)
+			port := freeport.At(t, "127.0.0.1")
 			results := make(chan joined, size.procs)
 			for i := range size.procs {
 				rec := ThisProcess()

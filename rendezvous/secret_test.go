@@ -19,6 +19,7 @@ import (
 
 	"rankstorm/rank"
 	"rankstorm/rendezvous/memnet"
+	"rankstorm/test/freeport"
 )
 
 // The derivation is part of the protocol: another program with the same secret
@@ -286,7 +287,7 @@ func TestForeignGossipIsIgnored(t *testing.T) {
 // Over real loopback sockets: the right secret joins, the wrong ones are told apart.
 func TestSecretOverLoopback(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	port := freePort(t)
+	port := freeport.At(t, "127.0.0.1")
 	config := func(i int, secret string) Config {
 		rec := ThisProcess()
 		rec.Host, rec.PID, rec.LauncherProc = "here", 100+i, i

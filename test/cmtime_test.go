@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"rankstorm/test/cmtables"
+	"rankstorm/test/freeport"
 	"rankstorm/test/need"
 )
 
@@ -99,13 +100,7 @@ func (i *cmInstance) wait(t *testing.T, code int) {
 // freePort is one that nobody has now.
 func freePort(t *testing.T, host string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	return fmt.Sprint(freeport.At(t, host))
 }
 
 // said compares the lines outside tables; who is the controller says so first.

@@ -68,6 +68,7 @@ var rooms = map[string]room{
 		others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},
 	},
 	"test":            {},
+	"test/freeport":   {},
 	"test/hosts":      {},
 	"test/junk":       {},
 	"test/junk/cmd":   {ours: []string{"test/junk"}},

@@ -1,8 +1,8 @@
 package test
 
 import (
-	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,23 +17,32 @@ import (
 func TestNoDescriptorsWhileGathering(t *testing.T) {
 	for _, victim := range []int{0, 2} { // the controller, and a process that is the root
 		t.Run(fmt.Sprint(victim), func(t *testing.T) {
+			t.Parallel()
 			const procs = 4
 			controller := freeAddress(t)
-			cmds, outs := make([]*exec.Cmd, procs), make([]bytes.Buffer, procs)
+			all := make([]*watched, procs)
 			begin := func(i int) {
 				number := (i + procs - 2) % procs // process 0 of the table is the third to come
-				cmds[i] = exec.Command(binary, "run", "-C", controller, "-P", fmt.Sprint(procs), "--rank", fmt.Sprint(number), "--topology", "ring", "--join-timeout", "6s")
-				cmds[i].Dir, cmds[i].Stderr = t.TempDir(), &outs[i]
-				if err := cmds[i].Start(); err != nil {
+				v := &watched{cmd: exec.Command(binary, "run", "-C", controller, "-P", fmt.Sprint(procs), "--rank", fmt.Sprint(number), "--topology", "ring", "--join-timeout", "10s")}
+				v.cmd.Dir, v.cmd.Stderr = t.TempDir(), &v.stderr
+				if err := v.cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
+				t.Cleanup(func() { _ = v.cmd.Process.Kill() })
+				all[i] = v
 			}
-			for i := range procs - 1 {
-				begin(i)
-				defer cmds[i].Process.Kill()
-				time.Sleep(300 * time.Millisecond) // the first is the controller; all have come before the limit
-			}
-			pid := cmds[victim].Process.Pid
+			begin(0) // the controller
+			until(t, "the controller", func() bool {
+				c, err := net.Dial("tcp", controller)
+				if err == nil {
+					c.Close()
+				}
+				return err == nil
+			})
+			begin(1)
+			begin(2)
+			all[0].waitsFor(t, fmt.Sprintf("waiting for 1 of %d", procs)) // all have come before the limit
+			pid := all[victim].pid()
 			open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 			if err != nil {
 				t.Fatal(err)
@@ -42,20 +51,19 @@ func TestNoDescriptorsWhileGathering(t *testing.T) {
 				t.Fatal(err)
 			}
 			begin(procs - 1)
-			defer cmds[procs-1].Process.Kill()
 			told := 0
-			for i, cmd := range cmds {
+			for i, v := range all {
 				done := make(chan error, 1)
-				go func() { done <- cmd.Wait() }()
+				go func() { done <- v.cmd.Wait() }()
 				select {
 				case err := <-done:
 					if code := exitCode(err); code != 3 {
-						t.Errorf("process %d exits with %d: %s", i, code, outs[i].String())
+						t.Errorf("process %d exits with %d: %s", i, code, v.stderr.String())
 					}
 				case <-time.After(30 * time.Second):
-					t.Fatalf("process %d has not ended after 30 s", i)
+					t.Fatalf("process %d has not ended after 30 s: %s", i, v.stderr.String())
 				}
-				for line := range strings.Lines(outs[i].String()) {
+				for line := range strings.Lines(v.stderr.String()) {
 					gathered := strings.Contains(line, "did not form") && strings.Contains(line, fmt.Sprintf("pid %d has no descriptors left (too many open files, limit %d)", pid, len(open)))
 					// The root may come as far as the table.
 					sealed := victim == 2 && strings.Contains(line, "process 0 ") && strings.Contains(line, "cannot open its link to process") && strings.Contains(line, "too many open files")
@@ -65,7 +73,7 @@ func TestNoDescriptorsWhileGathering(t *testing.T) {
 				}
 			}
 			if told < 1 || told > 2 { // the controller, and the process itself
-				t.Errorf("%d errors name pid %d and what it lacks, want 1 or 2:\n%s\n%s\n%s\n%s", told, pid, &outs[0], &outs[1], &outs[2], &outs[3])
+				t.Errorf("%d errors name pid %d and what it lacks, want 1 or 2:\n%s\n%s\n%s\n%s", told, pid, &all[0].stderr, &all[1].stderr, &all[2].stderr, &all[3].stderr)
 			}
 		})
 	}

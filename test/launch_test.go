@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"rankstorm/test/freeport"
 	"rankstorm/test/need"
 )
 
@@ -175,8 +176,8 @@ func TestIPv6Controller(t *testing.T) {
 	if err != nil {
 		need.Absent(t, "ipv6", "no IPv6 loopback: %v", err)
 	}
-	at := ln.Addr().String()
 	ln.Close()
+	at := fmt.Sprintf("[::1]:%d", freeport.At(t, "::1"))
 	out := filepath.Join(t.TempDir(), "x.json")
 	var members []*member
 	for range 3 {
@@ -195,15 +196,10 @@ func TestIPv6Controller(t *testing.T) {
 	}
 }
 
-// freeAddress is a loopback address with a port that nobody had a moment ago.
+// freeAddress is a loopback address with a port that nobody has.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", freeport.At(t, "127.0.0.1"))
 }
 
 // TestLinkLocal: two hosts that have nothing but link-local addresses, on

@@ -22,12 +22,7 @@ func TestSecretOfRealProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := ln.Addr().String()
-	ln.Close()
+	at := freeAddress(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	command := func(stderr *bytes.Buffer, env string, args ...string) *exec.Cmd {

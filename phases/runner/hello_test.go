@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"rankstorm/phases"
 	"rankstorm/rank"
 	"rankstorm/rendezvous"
+	"rankstorm/test/freeport"
 	"rankstorm/transport"
 	"rankstorm/transport/sim"
 	"rankstorm/transport/tcp"
@@ -327,12 +327,7 @@ func TestFullBacklogBeforeTheStorm(t *testing.T) {
 
 // The same over TCP on loopback, while a third process has not connected yet: its places stay free for it.
 func TestReplayedHellosOverTCP(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := ln.Addr().(*net.TCPAddr).Port
-	ln.Close()
+	port := freeport.At(t, "127.0.0.1")
 	const procs, conns = 3, 40
 	s := spec(procs, func(s *phases.Spec) { s.Secret, s.Transport, s.Connections = true, "tcp", conns })
 	early, late := &tap{Provider: tcp.New()}, &tap{Provider: tcp.New(), gate: make(chan struct{})}

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"rankstorm/phases"
 	"rankstorm/rank"
 	"rankstorm/rendezvous"
+	"rankstorm/test/freeport"
 	"rankstorm/transport"
 	"rankstorm/transport/tcp"
 )
@@ -54,12 +54,7 @@ func (w *tardyWorker) Poll(ev []transport.Event) int {
 // Requests that wait in the backlog until the round is taken down are of nobody any more: the next round begins as if
 // they had never come.
 func TestRequestsOfTheRoundBefore(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := ln.Addr().(*net.TCPAddr).Port
-	ln.Close()
+	port := freeport.At(t, "127.0.0.1")
 	const procs, conns = 3, 4
 	s := spec(procs, func(s *phases.Spec) {
 		s.Transport, s.Connections, s.Rounds, s.PhaseTimeout = "tcp", conns, 2, 2*time.Second
