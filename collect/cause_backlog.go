@@ -62,7 +62,7 @@ func (d *Document) reach(ranks []rank.Rank) int64 {
 // unanswered says what to do about connections that timed out: the descriptors
 // of the target that is blamed if it had none left, the queue of the
 // target that is blamed if it overflowed, of nobody in particular the worst that
-// did; else otherwise.
+// did, or what the ports of the connections counted; else otherwise.
 func (d *Document) unanswered(c *Cause, otherwise string) string {
 	var worst ResourceDoc
 	var drops int64
@@ -75,8 +75,13 @@ func (d *Document) unanswered(c *Cause, otherwise string) string {
 			worst, drops = r, n
 		}
 	}
-	if drops == 0 {
+	switch {
+	case drops > 0:
+		return d.backlogFix(d.ranksOf()[worst.Proc], worst.Host)
+	case len(communication(d)) == 0:
 		return otherwise
+	case c.Phase == "connect":
+		return "the ports' counters (below) say what kept them waiting; RDMA CM itself goes on for up to 98 s: --phase-timeout 2m lets it"
 	}
-	return d.backlogFix(d.ranksOf()[worst.Proc], worst.Host)
+	return "the ports' counters (below) say what kept them waiting"
 }

@@ -94,7 +94,11 @@ func communication(d *Document) []Cause {
 	}
 	waited := fmt.Sprintf("%s waited for the REQ timer (%s)", plural(reqs.total, "connect", "connects"), reqs.text())
 	if len(out) > 0 {
-		out[0].Evidence = strings.Replace(out[0].Evidence, "connect: ", "connect: "+waited+": ", 1)
+		if rest, ok := strings.CutPrefix(out[0].Evidence, "connect: "); ok {
+			out[0].Evidence = "connect: " + waited + ": " + rest
+		} else {
+			out[0].Evidence += "; " + waited
+		}
 		return out
 	}
 	return append(out, Cause{

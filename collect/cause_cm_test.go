@@ -137,6 +137,15 @@ func TestCommunicationCauses(t *testing.T) {
 1 connect hw/rcvd_pkts 8000`, "lost_mads", []string{
 			"connect: 124 CM messages lost between the ports (req 124): 2,774 sent, 774 of them again (CM retries: req 774); rank 0 (a, rxe0 port 1) did not receive 124 of them; 18,781 packets were sent and 18,781 came to a port: the ports' receive queues were full",
 		}},
+		{"lost in both phases", 2000, []int64{40, 6150}, `
+1 connect cm_tx_msgs/req 2001
+1 connect cm_tx_retries/req 1
+0 connect cm_rx_msgs/req 2000
+1 destroy cm_tx_retries/dreq 2
+1 destroy cm_tx_msgs/dreq 2002
+0 destroy cm_rx_msgs/dreq 2000`, "lost_mads", []string{
+			"disconnect: 3 CM messages lost between the ports (req 1, dreq 2): 4,003 sent, 3 of them again (CM retries: req 1, dreq 2); rank 0 (a, rxe0 port 1) did not receive 3 of them; 1 connect waited for the REQ timer (6.14 s: 1)",
+		}},
 		{"lost on the wire", 40, []int64{40}, `
 1 connect cm_tx_msgs/req 43
 1 connect cm_tx_retries/req 3
@@ -309,6 +318,22 @@ func TestRDMALeaks(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: leaks %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// Connects that timed out while a backlog dropped requests are not blamed on a
+// firewall: the connection manager would have gone on.
+func TestTimeoutsOfDroppedRequests(t *testing.T) {
+	d := cmDoc(96, []int64{3, 6150, 6160}, "1 connect cm_tx_msgs/req 266\n1 connect cm_tx_retries/req 65\n0 connect cm_rx_msgs/req 266")
+	d.Phases[0].Steps[1].Failures, d.Phases[0].Steps[1].Failed = map[string]int64{"timeout": 4}, 4
+	d.Connections.Planned = 100
+	got := Diagnose(d)
+	if len(got) != 2 || got[0].Kind != "failed" || got[1].Kind != "backlog" || !strings.Contains(got[0].Fix, "--phase-timeout 2m") {
+		t.Errorf("%+v", got)
+	}
+	d.DeviceCounters = nil
+	if got := Diagnose(d); len(got) != 1 || got[0].Fix != timeoutFix {
+		t.Errorf("without counters: %+v", got)
 	}
 }
 
