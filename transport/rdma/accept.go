@@ -10,17 +10,23 @@ import (
 )
 
 // takeRequests takes a batch of requests from the listener's channel. Any of
-// the endpoint's workers may; what one has taken is its own from then on.
-func (w *worker) takeRequests() {
+// the endpoint's workers may; what one has taken is its own from then on. With
+// wait they are kept for the next poll. short says that the listen queue holds
+// less than a batch.
+func (w *worker) takeRequests(wait bool) (short bool) {
 	w.e.mu.Lock()
-	l := w.e.listener
+	l, full := w.e.listener, w.e.full
+	if !w.accepting {
+		l = nil
+	}
 	w.e.mu.Unlock()
 	if l == nil {
-		return
+		return false
 	}
 	w.e.take.Lock()
 	n, _ := l.Events(w.events[:acceptBatch]) // an error there leaves the requests to the next poll
 	w.e.take.Unlock()
+	w.pressed = w.pressed || n >= full || n > 0 && full < acceptBatch
 	for i := range n {
 		e := &w.events[i]
 		if e.Kind != verbs.ConnectRequest {
@@ -30,17 +36,44 @@ func (w *worker) takeRequests() {
 		switch {
 		case !parseHello(e.Data[:e.Len], &p.hello):
 			w.turnAway(p.id)
-		case len(w.waiting) == 0 && w.places():
+		case !wait && len(w.waiting) == 0 && w.places():
 			w.request(&p)
-		case len(w.waiting) < cap(w.waiting) && (w.open > 0 || len(w.waiting) > 0 && w.places()):
+		case len(w.waiting) < cap(w.waiting) && (w.open > 0 || w.places()):
 			w.waiting = append(w.waiting, p)
 		default:
 			w.turnAway(p.id)
 		}
 	}
+	return full < acceptBatch
 }
 
-// pending is a request that waits: every place is taken, but some by requests
+// relieve takes requests between two answers while the listen queue may be
+// full: what the kernel drops there comes again only after its REQ timer, seconds
+// later, and an answer takes as long as many readings. A queue that holds less
+// than a batch fills within one answer: there one request is followed by a
+// reading, and what is found by others, as long as one request follows the other.
+// Nobody reads ahead more than a worker's share: the others would have nothing to do.
+func (w *worker) relieve() {
+	if !w.pressed {
+		return
+	}
+	begin := w.clock.Now()
+	last := begin
+	share := (w.in + w.of - 1) / w.of
+	for w.accepted+len(w.waiting) < share {
+		had := len(w.waiting)
+		short := w.takeRequests(true)
+		now := w.clock.Now()
+		if len(w.waiting) > had {
+			last = now
+		}
+		if !short || last == begin || now-last > followsWithin || now-begin > longestRead {
+			return
+		}
+	}
+}
+
+// pending is a request that waits: it was read ahead, or every place is taken, but some by requests
 // that the caller has not answered yet. They may be forged ones, which give
 // their places back.
 type pending struct {
@@ -52,18 +85,20 @@ type pending struct {
 // places says whether a request can be taken.
 func (w *worker) places() bool { return w.accepted < w.in || len(w.rejected) > 0 }
 
-// admit takes the requests that waited for a place, or turns them away if there
-// is none after all.
+// admit takes a batch of the requests that waited, or turns them away if there
+// is no place after all.
 func (w *worker) admit() {
-	n := 0
+	n, taken, now := 0, 0, w.clock.Now()
 	for i := range w.waiting {
 		p := &w.waiting[i]
-		if !w.places() && w.open > 0 {
+		if taken == acceptBatch || !w.places() && w.open > 0 {
 			break
 		}
 		n++
 		if w.places() {
+			p.at = now // the accept begins here: the wait, here or in the kernel, is the initiator's connect
 			w.request(p)
+			taken++
 		} else {
 			w.turnAway(p.id)
 		}
@@ -134,6 +169,7 @@ func (w *worker) Answer(id transport.Conn, accept bool, reason uint16) error {
 		w.reject(int32(id), c, reason)
 		return nil
 	}
+	w.relieve()
 	g := &w.stages[0]
 	w.table.Accept(int32(id), g)
 	if !w.mimic.On && g[verbs.StageCreateQP].Err == 0 {

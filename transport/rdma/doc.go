@@ -15,7 +15,8 @@
 //	rtr qp attr, …      rdma_init_qp_attr and ibv_modify_qp to RTR and RTS, where the response is read
 //	establish           rdma_establish
 //	full connect        rdma_connect called, or due → rdma_establish returned
-//	accept              CONNECT_REQUEST read → rdma_accept returned; the steps named "accept …" lie within
+//	accept              CONNECT_REQUEST read → rdma_accept returned; the steps named "accept …" lie within.
+//	                    A request that was read ahead, to empty the listen queue, begins when it is taken up
 //	first round trip    16 bytes sent → the same read back, both by send and receive
 //	probe answer        completion of the receive taken → answer posted
 //	disconnect          rdma_disconnect called → DISCONNECTED read: the target has answered.

@@ -31,6 +31,7 @@ type endpoint struct {
 	mu       sync.Mutex // the listener's coming and going, and who watches it
 	take     sync.Mutex // reading the listener's events
 	listener *verbs.Listener
+	full     int // so many requests read at once may have filled its queue
 	closed   bool
 }
 
@@ -102,7 +103,13 @@ func (e *endpoint) Listen(backlog int) (transport.Address, int64, int64, error) 
 			}
 		}
 	}
-	e.listener = l
+	e.listener, e.full = l, acceptBatch
+	if backlog == 0 {
+		backlog = maxBacklog()
+	}
+	if backlog > 0 {
+		e.full = min(backlog, acceptBatch)
+	}
 	return encodeAddr(netip.AddrPortFrom(e.adv.Addr(), port)), s.Begin, s.End, nil
 }
 

@@ -30,6 +30,9 @@ const (
 	spare       = 256 // requests that wait for a place beside those expected
 	perEvent    = 8   // events for the caller that one of the connection manager can give
 
+	followsWithin = 2_000_000  // ns between two requests of a burst
+	longestRead   = 50_000_000 // ns that answers wait for the end of a burst
+
 	maxConns = 1 << 24 // there are no more queue pair numbers
 )
 
@@ -69,6 +72,7 @@ type worker struct {
 	readBatch int
 	waiting   []pending // requests without a place yet
 	open      int       // requests that the caller has not answered
+	pressed   bool      // the listen queue may have been full, and what was read of it still waits
 	armed     bool      // a completion will be notified of
 	accepting bool      // under endpoint.mu
 	closed    bool
@@ -259,6 +263,7 @@ func (w *worker) Poll(ev []transport.Event) int {
 
 // poll looks at channels and completion queues for at most ns and hands out events.
 func (w *worker) poll(ns int64, ev []transport.Event) (int, error) {
+	w.pressed = w.pressed && len(w.waiting) > 0
 	if len(w.waiting) > 0 && !w.closed {
 		w.admit()
 	}
@@ -285,7 +290,7 @@ func (w *worker) poll(ns int64, ev []transport.Event) (int, error) {
 				err = e
 			}
 		case listenSlot:
-			w.takeRequests()
+			w.takeRequests(false)
 		default:
 			w.table.Notified(int(slot - notifySlot))
 			w.armed = false
