@@ -45,10 +45,8 @@ func WriteTable(w io.Writer, d *Document, o TableOptions) error {
 		t.words("warning", text)
 	}
 	t.exit(d)
-	if _, err := io.WriteString(w, t.b.String()); err != nil {
-		return fmt.Errorf("write table: %w", err)
-	}
-	return nil
+	_, err := io.WriteString(w, t.b.String())
+	return err
 }
 
 // tableText collects the text.

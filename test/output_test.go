@@ -3,6 +3,7 @@ package test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"rankstorm/collect"
+	"rankstorm/test/cmtables"
 )
 
 // Where the table and the document go may be broken in many ways; the job still
@@ -30,6 +32,8 @@ func TestOutputThatFails(t *testing.T) {
 		out    func(t *testing.T, dir string) string // value of -o
 		stdout func(t *testing.T) *os.File           // nil: read to the end
 		closed bool                                  // no standard output at all
+		quiet  bool
+		cwd    string // "": where the document can be written
 		code   int
 		says   string
 		not    string
@@ -57,16 +61,30 @@ func TestOutputThatFails(t *testing.T) {
 		{
 			name: "a full disk under the table", stdout: fullDevice,
 			out:  func(_ *testing.T, dir string) string { return filepath.Join(dir, "r.json") },
-			code: 1, says: "the table could not be printed: ",
+			code: 1, says: "the table could not be printed: write /dev/stdout: no space left on device: the result document is in ",
+		},
+		{
+			name: "a full disk under the table, quietly", stdout: fullDevice, quiet: true,
+			out:  func(_ *testing.T, dir string) string { return filepath.Join(dir, "r.json") },
+			code: 1, says: "the table could not be printed: write /dev/stdout: no space left on device: the result document is in ", not: "result document on ",
+		},
+		{
+			name: "a full disk under the table, and none for the document", stdout: fullDevice, cwd: "/proc",
+			out:  func(*testing.T, string) string { return "" },
+			code: 1, says: "the table could not be printed: write /dev/stdout: no space left on device: the result document is in ", not: "result document on ",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, tmp := t.TempDir(), t.TempDir()
-			cmd := exec.Command(binary, "run", "--spawn", "3", "-v", "-o", c.out(t, dir))
+			how := "-v"
+			if c.quiet {
+				how = "-q"
+			}
+			cmd := exec.Command(binary, "run", "--spawn", "3", how, "-o", c.out(t, dir))
 			if c.closed {
 				cmd = exec.Command("sh", append([]string{"-c", `exec "$@" >&-`, "sh"}, cmd.Args...)...)
 			}
-			cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR="+tmp)
+			cmd.Dir, cmd.Env = cmp.Or(c.cwd, dir), append(os.Environ(), "TMPDIR="+tmp)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			if c.stdout != nil {
@@ -100,6 +118,24 @@ func TestOutputThatFails(t *testing.T) {
 				t.Errorf("%v; exit of the document %+v", err, d.Exit)
 			}
 		})
+	}
+}
+
+// The tables of cmtime are all that an instance leaves: it says that they are lost, and the other one has its own.
+func TestTablesOfCmtimeThatAreLost(t *testing.T) {
+	common := "--transport tcp -b 127.0.0.1 -C 127.0.0.1 -c 2 -p " + freePort(t, "127.0.0.1")
+	server := cmStart(t, common, "-L")[0]
+	client := exec.Command(binary, append([]string{"cmtime"}, strings.Fields(common)...)...)
+	var stderr bytes.Buffer
+	full := fullDevice(t)
+	defer full.Close()
+	client.Stdout, client.Stderr = full, &stderr
+	if code := exitCode(client.Run()); code != 1 || !strings.HasSuffix(stderr.String(), "rankstorm: write /dev/stdout: no space left on device\n") {
+		t.Errorf("exit %d, stderr %q", code, stderr.String())
+	}
+	server.wait(t, 0)
+	if _, tables, err := cmtables.Read(server.stdout(t)); err != nil || len(tables) == 0 {
+		t.Errorf("%v: %q", err, server.stdout(t))
 	}
 }
 

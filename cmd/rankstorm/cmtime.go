@@ -63,7 +63,7 @@ resources, 3 the instances did not come together, 130, 143 and 129 interrupted.`
 			f, err := parseCmtime(cmtimeName, args, a.env, a.stderr)
 			switch {
 			case errors.Is(err, errCmtimeUsage):
-				writeCmtimeUsage(a.stdout, cmtimeName)
+				writeCmtimeUsage(a.text, cmtimeName)
 				return told{1}
 			case errors.Is(err, errCmtimeHelp):
 				return cmd.Help()
@@ -207,7 +207,7 @@ func (a *app) cmtimeConfig(f *cmtimeFlags, spec phases.Spec, bind string, secret
 		return runner.Config{}, err
 	}
 	report := &cmtimeReport{
-		out: a.stdout, flags: f, nonce: record.Nonce,
+		out: a.text, flags: f, nonce: record.Nonce,
 		say: func(format string, args ...any) { fmt.Fprintf(a.stderr, "rankstorm: "+format+"\n", args...) },
 	}
 	job := &prepared{command: "cmtime", spec: spec, provider: providers[f.transport](), limits: readLimits(1)}
@@ -247,7 +247,7 @@ func (a *app) cmtimeAddress(ctx context.Context, f *cmtimeFlags, links []link) (
 		if !ok {
 			return "", usagef("cmtime: -B %s: this interface has no address: give it one (ip addr add ADDRESS/PREFIX dev %s) or choose another of %s", f.iface, f.iface, linkNames(links))
 		}
-		fmt.Fprintf(a.stdout, "Picking source address %s for interface %s\n", addr.WithZone(""), f.iface)
+		fmt.Fprintf(a.text, "Picking source address %s for interface %s\n", addr.WithZone(""), f.iface)
 		return addr.String(), nil
 	}
 	found := []netip.Addr{}

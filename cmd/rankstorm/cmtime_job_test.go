@@ -38,7 +38,7 @@ func instances(t *testing.T, fc sim.FabricConfig, common string, lines ...string
 	var wg sync.WaitGroup
 	for i, line := range lines {
 		host := net.AddHost(fmt.Sprintf("n%d", i), netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}))
-		a := &app{env: environment{}, stdout: &stdout[i], stderr: &stderr[i]}
+		a := &app{env: environment{}, text: &textOutput{w: &stdout[i]}, stderr: &stderr[i]}
 		f, err := parseCmtime(cmtimeName, strings.Fields(line+" "+common), a.env, a.stderr)
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)

@@ -122,7 +122,7 @@ func ownSettings(rec *rank.Record) map[string]string {
 	return own
 }
 
-// print writes lines; a reader that has seen enough is no matter of the job.
+// print writes lines. What does not come out is no matter of the job: this instance says it at the end.
 func (r *cmtimeReport) print(lines ...string) {
 	if len(lines) > 0 {
 		fmt.Fprintln(r.out, strings.Join(lines, "\n"))

@@ -48,9 +48,9 @@ wrong does not change the exit code: it is 0.`,
 			}
 			r := surveyDevices()
 			if flags.json {
-				return writeJSON(a.stdout, r)
+				return writeJSON(a.text, r)
 			}
-			_, err := a.stdout.Write([]byte(r.text()))
+			_, err := a.text.Write([]byte(r.text()))
 			return err
 		},
 	}

@@ -82,6 +82,6 @@ func (a *app) printTable(b *strings.Builder, tab *tabwriter.Writer) error {
 	if err := tab.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprint(a.stdout, b.String())
+	_, err := fmt.Fprint(a.text, b.String())
 	return err
 }

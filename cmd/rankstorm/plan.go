@@ -44,9 +44,9 @@ Every flag can be given as RANKSTORM_… as well; flags win.`,
 				fmt.Fprintf(a.stderr, "rankstorm: warning: %s\n", warning)
 			}
 			if p.json {
-				return writeJSON(a.stdout, f)
+				return writeJSON(a.text, f)
 			}
-			return f.write(a.stdout)
+			return f.write(a.text)
 		},
 	}
 	p.register(cmd.Flags())

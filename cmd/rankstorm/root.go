@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -21,19 +22,45 @@ import (
 type app struct {
 	args   []string // as typed, without the program's name
 	env    environment
-	stdout io.Writer
+	stdout io.Writer   // of a job that leaves a document as well
+	text   *textOutput // standard output of all others
 	stderr io.Writer
+}
+
+// textOutput is standard output of a command that leaves nothing else. Who prints in passing need not look at errors: the first
+// is kept. A reader that has seen enough (| head) is none.
+type textOutput struct {
+	w   io.Writer
+	err error
+}
+
+func (t *textOutput) Write(b []byte) (int, error) {
+	if t.err == nil {
+		_, t.err = t.w.Write(b)
+	}
+	return len(b), t.lost()
+}
+
+// lost says that text did not come out that somebody would have read.
+func (t *textOutput) lost() error {
+	if errors.Is(t.err, syscall.EPIPE) {
+		return nil
+	}
+	return t.err
 }
 
 // run is the program as a function: it returns the exit code. Standard input
 // is not among its arguments because rankstorm never reads it.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
-	a := &app{args: args, env: newEnvironment(environ), stdout: stdout, stderr: stderr}
+	a := &app{args: args, env: newEnvironment(environ), stdout: stdout, text: &textOutput{w: stdout}, stderr: stderr}
 	root := a.rootCommand()
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	root.SetOut(a.text)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = a.text.lost()
+	}
 	if err != nil && !alreadyTold(err) {
 		fmt.Fprintf(stderr, "rankstorm: %s\n", oneLine(err.Error()))
 	}
@@ -92,7 +119,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print the version, and what it was built with",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(a.stdout, versionLine())
+			_, err := fmt.Fprintln(a.text, versionLine())
 			return err
 		},
 	}

@@ -149,25 +149,35 @@ func (p *process) publish(doc *collect.Document, b []byte, successor bool) (fail
 	}
 	if p.cfg.Out == "-" {
 		if _, err := p.cfg.Stdout.Write(b); err != nil {
-			failed = p.saveElsewhere(doc, b, successor, err)
+			_, failed = p.saveElsewhere(doc, b, successor, err)
 		}
 		return failed
 	}
-	path, failed := p.save(doc, b, successor)
-	err := p.printTable(doc)
-	switch {
+	path, moved := p.save(doc, b, successor)
+	if failed = moved; moved != nil && path != "" && p.cfg.Out == "" { // nobody had asked for a place
+		p.tell("%v", moved)
+		failed = nil
+	}
+	switch err := p.printTable(doc); {
 	case err == nil, errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed): // nobody wants to see more
 	case failed != nil:
 		p.tell("the table could not be printed: %v", err)
 	default:
-		failed = rank.Errorf(rank.KindFailed, "the table could not be printed: %w", err)
+		failed = rank.Errorf(rank.KindFailed, "the table could not be printed: %w: the result document is in %s", err, p.here(path))
 		p.restate(doc, path, failed)
+		return failed
 	}
-	if path != "" && !p.cfg.Quiet {
-		p.tell("result document on %s: %s", p.table.HostOf(p.first()), path)
+	if moved == nil && !p.cfg.Quiet {
+		p.tell("result document on %s: %s", p.host(), path)
 	}
 	return failed
 }
+
+// host of this process.
+func (p *process) host() string { return p.table.HostOf(p.first()) }
+
+// here is where a file is, for those who read the output of many hosts.
+func (p *process) here(path string) string { return path + " on " + p.host() }
 
 // restate writes the document again whose job ends otherwise than it says.
 func (p *process) restate(doc *collect.Document, path string, failed error) {
@@ -212,8 +222,8 @@ func (p *process) printTable(doc *collect.Document) error {
 	return collect.WriteTable(p.cfg.Stdout, doc, collect.TableOptions{Columns: p.cfg.Columns, Color: p.cfg.Color})
 }
 
-// save writes the document where it was asked, or else where it can be written, which is a failure if somebody asked. path
-// is "" if the user has heard where it is.
+// save writes the document where it was asked, or else where it can be written: then the error says why and where. path is
+// "" if it is nowhere.
 func (p *process) save(doc *collect.Document, b []byte, successor bool) (path string, err error) {
 	path = p.cfg.Out
 	if path == "" {
@@ -224,7 +234,7 @@ func (p *process) save(doc *collect.Document, b []byte, successor bool) (path st
 		path, write = p.partialPath(path), writeNew
 	}
 	if err := patiently(write, path, b); err != nil {
-		return "", p.saveElsewhere(doc, b, successor, err)
+		return p.saveElsewhere(doc, b, successor, err)
 	}
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -266,27 +276,23 @@ func writeNew(path string, b []byte) error {
 }
 
 // saveElsewhere puts the document into the temporary directory because it could not be written where it was asked. The
-// error says where it is; nil if nobody had asked for a place: then the user has been told.
-func (p *process) saveElsewhere(doc *collect.Document, b []byte, successor bool, cause error) error {
+// error says so; path is "" if that failed, too.
+func (p *process) saveElsewhere(doc *collect.Document, b []byte, successor bool, cause error) (path string, err error) {
 	name := "rankstorm-" + p.table.RunID + ".json"
 	if successor {
 		name = fmt.Sprintf("rankstorm-%s-process%d.partial.json", p.table.RunID, p.self)
 	}
-	path := filepath.Join(os.TempDir(), name)
-	kept := rank.Errorf(rank.KindFailed, "%w: the result document is in %s instead", cause, path)
+	path = filepath.Join(os.TempDir(), name)
+	moved := rank.Errorf(rank.KindFailed, "%w: the result document is in %s instead", cause, p.here(path))
 	if p.cfg.Out != "" {
-		if restated, changed := ended(doc, kept); changed {
+		if restated, changed := ended(doc, moved); changed {
 			b = restated
 		}
 	}
-	switch err := patiently(writeWhole, path, b); {
-	case err != nil:
-		return rank.Errorf(rank.KindFailed, "the result document is lost: %w; nor in the temporary directory: %v", cause, err)
-	case p.cfg.Out != "":
-		return kept
+	if err := patiently(writeWhole, path, b); err != nil {
+		return "", rank.Errorf(rank.KindFailed, "the result document is lost: %w; nor in the temporary directory: %v", cause, err)
 	}
-	p.tell("%v", kept)
-	return nil
+	return path, moved
 }
 
 // writeWhole writes a file completely or not at all: no half-written result is ever found under its name.
