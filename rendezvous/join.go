@@ -264,12 +264,13 @@ func (j *joiner) decide(ctx context.Context) (*Group, error) {
 				patience.Reset(j.cfg.LivenessTimeout)
 				continue
 			}
+			why := j.timedOut()
 			select {
-			case o := <-j.outcomes: // at the same moment
+			case o := <-j.outcomes: // at the same moment; whatever why says of it is half of the story
 				return o.g, o.err
 			default:
 			}
-			return nil, j.timedOut()
+			return nil, why
 		}
 	}
 }
