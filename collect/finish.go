@@ -16,6 +16,11 @@ import (
 // called once; later calls change the exit only.
 func (d *Document) Finish(e Exit) {
 	if b := d.build; b != nil {
+		if d.RoundsRun == 0 { // a job that ended before its first round had a plan all the same
+			if c, err := d.plan(d.Connections, 0); err == nil {
+				d.Connections = c
+			}
+		}
 		// These two are no slots of the schedule, but take time all the same.
 		if g := d.Gossip; g != nil {
 			d.Phases = append(d.Phases, outside("gather", g.GatherNS), outside("seal", g.SealNS))

@@ -315,10 +315,12 @@ func (m *Member) localProgress(in MemberInput) {
 		return
 	}
 	m.progress[0] = progress{in.Done, in.Total}
-	var sum progress
-	for _, p := range m.progress {
-		sum.done += p.done
-		sum.total += p.total
+	sum := m.progress[0]
+	for i, c := range m.cfg.Children {
+		if m.below.Has(c.Proc) { // what hangs below a lost child comes again by another way
+			sum.done += m.progress[1+i].done
+			sum.total += m.progress[1+i].total
+		}
 	}
 	m.up(Message{Type: Progress, Seq: in.Seq, Done: sum.done, Total: sum.total})
 }

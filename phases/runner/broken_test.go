@@ -56,6 +56,28 @@ func TestConnectionsThatBreakInAHold(t *testing.T) {
 	}
 }
 
+// A job that ends before its first round has a plan all the same.
+func TestLossBeforeTheFirstRound(t *testing.T) {
+	for _, test := range []struct{ victim, writer int }{{2, 0}, {0, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, 2, spec(4, func(s *phases.Spec) {
+				s.Holds = []phases.Hold{{Phase: phases.ClockSync, For: 3 * time.Second}}
+			}), sim.FabricConfig{})
+			time.Sleep(2 * time.Second)
+			b.kill(test.victim)
+			b.wait()
+			if test.writer != 0 {
+				b.procs[test.writer].out = filepath.Join(b.dir, "1.partial.json")
+			}
+			d := b.document(test.writer)
+			if want := (collect.Conns{Planned: 12}); d.Connections != want {
+				t.Errorf("process %d lost: connections %+v, want %+v", test.victim, d.Connections, want)
+			}
+			agree(t, d)
+		})
+	}
+}
+
 // agree holds the connections of any document against its steps and the plan.
 func agree(t *testing.T, d *collect.Document) {
 	t.Helper()
@@ -72,7 +94,13 @@ func agree(t *testing.T, d *collect.Document) {
 	if c.Failed+c.Dead != failures || c.Broken != broken {
 		t.Errorf("%d failed and %d dead connections, but %d failures of steps; %d broken, in phases %d", c.Failed, c.Dead, failures, c.Broken, broken)
 	}
-	if want := d.Edges * d.ConnsPerEdge * d.RoundsRun; c.Planned != want {
+	if want := d.Edges * d.ConnsPerEdge * max(1, d.RoundsRun); c.Planned != want {
 		t.Errorf("%d planned, want %d of %d rounds", c.Planned, want, d.RoundsRun)
+	}
+	if c.Established > c.Started || c.Started > c.Planned || c.Accepted > c.Planned || c.Failed+c.Dead > c.Planned || c.Broken > c.Established {
+		t.Errorf("connections %+v, which cannot be", c)
+	}
+	if at := d.Progress; at != nil && (at.Done > at.Total || at.Total > 2*c.Planned) { // of both ends in destroy
+		t.Errorf("stopped at %+v of %d planned", at, c.Planned)
 	}
 }
