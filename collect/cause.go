@@ -141,7 +141,7 @@ func stragglers(d *Document, hosts map[rank.Rank]string, starved []starvedHost, 
 			Fix: "look for load, throttling or a stopped process on " + host,
 		})
 	}
-	return shorten(out, "stragglers like it")
+	return shorten(out, "straggler like it", "stragglers like it")
 }
 
 // candidates of one phase. A rank that both began late and stood still shows
@@ -268,7 +268,8 @@ const (
 )
 
 func deadEvidence(d *Document, n int64) string {
-	return fmt.Sprintf("probe: %s of %s established connections carried no round trip", FormatCount(n), FormatCount(d.Connections.Established))
+	return fmt.Sprintf("probe: %s of %s carried no round trip", FormatCount(n),
+		plural(d.Connections.Established, "established connection", "established connections"))
 }
 
 // failures of a phase that are told together.
@@ -319,7 +320,7 @@ func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 		if dead.n > 0 {
 			n := dead.n
 			c := Cause{Kind: "dead", Phase: p.Phase, Count: &n, Evidence: fmt.Sprintf(
-				"%s: %s of %s connections are dead: the path answered, their target never did", p.Phase, FormatCount(n), FormatCount(d.Connections.Planned))}
+				"%s: dead: %s of %s, whose path answered and whose target never did", p.Phase, FormatCount(n), plural(d.Connections.Planned, "connection", "connections"))}
 			c.blame(d, p, dead, failed.n > 0, hosts)
 			c.Fix = d.unanswered(&c, deadFix)
 			out = append(out, c)
@@ -337,7 +338,7 @@ func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 		}
 		c := Cause{
 			Kind: "failed", Phase: p.Phase, Count: &n, Fix: fixes[causes[0]],
-			Evidence: fmt.Sprintf("%s: %s failures (%s)", p.Phase, FormatCount(n), strings.Join(parts, ", ")),
+			Evidence: fmt.Sprintf("%s: %s (%s)", p.Phase, plural(n, "failure", "failures"), strings.Join(parts, ", ")),
 		}
 		if p.Phase == "probe" && d.Connections.Dead > 0 {
 			c.Kind, c.Fix = "dead", deadFix
@@ -433,19 +434,19 @@ func leakCauses(d *Document) []Cause {
 		proc, n := l.Proc, l.After-l.Before
 		out = append(out, Cause{
 			Kind: "leak", Proc: &proc, Host: l.Host, Phase: "destroy", Count: &n,
-			Evidence: fmt.Sprintf("destroy: process %d (%s) has %s %s after teardown, %s before set-up",
-				proc, l.Host, FormatCount(l.After), l.What, FormatCount(l.Before)),
+			Evidence: fmt.Sprintf("destroy: process %d (%s) leaked %s: %s before set-up, %s after teardown",
+				proc, l.Host, l.What, FormatCount(l.Before), FormatCount(l.After)),
 			Fix: "a defect of the transport or of this program: please report it with this document",
 		})
 	}
-	return shorten(out, "leaks")
+	return shorten(out, "leak", "leaks")
 }
 
 // shorten keeps the first few causes of a kind and counts the rest.
-func shorten(list []Cause, rest string) []Cause {
+func shorten(list []Cause, one, many string) []Cause {
 	if more := len(list) - mostNamed; more > 0 {
 		list = list[:mostNamed]
-		list[mostNamed-1].Evidence += fmt.Sprintf("; %s more %s", FormatCount(int64(more)), rest)
+		list[mostNamed-1].Evidence += "; " + plural(int64(more), "more "+one, "more "+many)
 	}
 	return list
 }

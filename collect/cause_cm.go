@@ -72,13 +72,13 @@ func communication(d *Document) []Cause {
 		out = append(out, dropped(d, p, taken)...)
 	}
 	slices.SortStableFunc(out, func(x, y Cause) int { return cmp.Compare(*y.Count, *x.Count) })
-	out = shorten(out, "ports dropped requests")
+	out = shorten(out, "port dropped requests", "ports dropped requests")
 	var slow []Cause
 	for _, p := range c.List {
 		slow = append(slow, slowAccept(p)...)
 	}
 	slices.SortStableFunc(slow, func(x, y Cause) int { return cmp.Compare(*y.Count, *x.Count) })
-	out = append(out, shorten(slow, "ports whose targets accepted slowly")...)
+	out = append(out, shorten(slow, "port whose targets accepted slowly", "ports whose targets accepted slowly")...)
 	out = append(out, lostMessages(d, taken)...)
 
 	// What the initiators waited for belongs to the first of them, or stands alone.

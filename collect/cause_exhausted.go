@@ -117,7 +117,7 @@ func (d *Document) waited(kind string, of func(*Held) *int64) []Cause {
 		out = append(out, c)
 	}
 	slices.SortStableFunc(out, func(x, y Cause) int { return cmp.Compare(*y.Count, *x.Count) })
-	return shorten(out, "processes like it")
+	return shorten(out, "process like it", "processes like it")
 }
 
 // descriptorsFor says how many descriptors a process needs that could not take all requests.

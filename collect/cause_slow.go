@@ -208,7 +208,7 @@ func (m *connectMatrix) slowLines(effects []float64, isRow bool) []slowLine {
 			l.to = ranks[k]
 		}
 		if m.cut {
-			l.of = "%s listed edges"
+			l.of = "%s of the listed edges"
 		}
 		excess := means[k] - typical
 		effect := effects[k] - mid
@@ -295,7 +295,7 @@ func (m *connectMatrix) rankCauses(lines []slowLine, d *Document) []Cause {
 			r, m.hosts[r], role, l.times, formatDuration(l.valueNS), l.basis(), l.compared, role, formatDuration(l.typicalNS), also)
 		out = append(out, c)
 	}
-	return shorten(out, "ranks like it")
+	return shorten(out, "rank like it", "ranks like it")
 }
 
 // at sets rank, process and host of a cause in the connect phase.
@@ -341,7 +341,7 @@ func (m *connectMatrix) hostCauses(lines *[]slowLine, d *Document) []Cause {
 		out = append(out, c)
 		*lines = slices.DeleteFunc(*lines, func(l slowLine) bool { _, _, r := l.role(); return m.hosts[r] == h.Host })
 	}
-	return shorten(out, "hosts like it")
+	return shorten(out, "host like it", "hosts like it")
 }
 
 // edgeCauses tells of single edges.
@@ -355,5 +355,5 @@ func (m *connectMatrix) edgeCauses(list []slowLine, d *Document) []Cause {
 			l.from, m.hosts[l.from], l.to, m.hosts[l.to], l.times, formatDuration(l.valueNS), formatDuration(l.typicalNS))
 		out = append(out, c)
 	}
-	return shorten(out, "edges like it")
+	return shorten(out, "edge like it", "edges like it")
 }

@@ -100,7 +100,11 @@ func causesOf(list []starvedHost) []Cause {
 		r, ns, n := h.worst, h.mostNS, int64(h.still)
 		text := fmt.Sprintf("%s: %d of %d ranks of host %s stood still with work at hand, median %s, longest rank %d for %s%s",
 			h.phase, h.still, h.ranks, h.host, formatDuration(h.medianNS), h.worst, formatDuration(h.mostNS), h.waited)
-		if h.others > 0 {
+		switch h.others {
+		case 0:
+		case 1:
+			text += ", the rank on another host " + formatDuration(h.othersNS)
+		default:
 			text += ", on other hosts median " + formatDuration(h.othersNS)
 		}
 		if h.cpus > 0 {
@@ -113,7 +117,7 @@ func causesOf(list []starvedHost) []Cause {
 			Fix: "start fewer ranks on " + h.host + ", or free it: other load, a CPU limit (cpu.max) or steal time",
 		})
 	}
-	return shorten(out, "hosts like it")
+	return shorten(out, "host like it", "hosts like it")
 }
 
 // explains says that a stand-still of so long is how that host was, not that of one of its ranks: who was stopped stands

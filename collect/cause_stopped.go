@@ -115,7 +115,7 @@ func stopCauses(d *Document, list []stop) []Cause {
 		c.Fix = "look for what stopped it on " + p.Host + ": SIGSTOP, a debugger, a frozen cgroup, swapping"
 		out = append(out, c)
 	}
-	return shorten(out, "stops like it")
+	return shorten(out, "stop like it", "stops like it")
 }
 
 // ranksOfAll are the ranks of the processes that paused.

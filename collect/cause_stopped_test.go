@@ -93,7 +93,7 @@ func TestStops(t *testing.T) {
 		{
 			"many", 5, 1,
 			[]PauseDoc{pause(0, 0, 150, 0, 0), pause(1, 0, 160, 0, 0), pause(2, 0, 170, 0, 0), pause(6, 0, 180, 0, 0)},
-			[]string{"stopped connect: rank 6 ", "stopped connect: rank 2 ", "stopped connect: rank 1 (n0) was stopped for 160 ms: meanwhile the process ran for 0 ns and waited 0 ns for a CPU; 1 more stops like it"},
+			[]string{"stopped connect: rank 6 ", "stopped connect: rank 2 ", "stopped connect: rank 1 (n0) was stopped for 160 ms: meanwhile the process ran for 0 ns and waited 0 ns for a CPU; 1 more stop like it"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -211,3 +211,38 @@ func TestEvenFailuresBlameNobody(t *testing.T) {
 		t.Errorf("causes %+v", got)
 	}
 }
+
+// One of a kind is told as one.
+func TestOneIsNotMany(t *testing.T) {
+	one := Conns{Planned: 1, Established: 1, Dead: 1, Failed: 1, Broken: 1}
+	held := func(n int64) *Held { return &Held{FDs: n} }
+	leaking := &Document{Connections: one, Resources: []ResourceDoc{
+		{Proc: 0, Host: "a", Before: held(0), After: held(1)}, {Proc: 1, Host: "a", Before: held(0), After: held(1)},
+	}}
+	_, verdict := leaking.Verdict()
+	failing := func(step, cause string) string {
+		d := &Document{Connections: one, Phases: []PhaseDoc{{Phase: "connect", Steps: []StepDoc{{Step: step, Failures: map[string]int64{cause: 1}}}}}}
+		return failedConnections(d, nil)[0].Evidence
+	}
+	cut := shorten([]Cause{{}, {}, {Evidence: "the last"}, {}}, "rank like it", "ranks like it")
+	lone := starvedHost{host: "a", phase: "connect", still: 2, ranks: 2, others: 1, othersNS: 1e6, workers: 1, cpus: 1, medianNS: 1e8, mostNS: 1e8}
+	for _, c := range []struct{ got, want string }{
+		{verdict, "1 of 1 connection failed; 1 connection is dead: up, but never answered; 1 connection broke after being established; " +
+			"process 0 (a) leaked fds: 0 before, 1 after, and 1 other process"},
+		{leakCauses(leaking)[0].Evidence, "destroy: process 0 (a) leaked fds: 0 before set-up, 1 after teardown"},
+		{failing("connect", "refused"), "connect: 1 failure (refused 1)"},
+		{failing("establish", "timeout"), "connect: dead: 1 of 1 connection, whose path answered and whose target never did"},
+		{deadEvidence(leaking, 1), "probe: 1 of 1 established connection carried no round trip"},
+		{cut[len(cut)-1].Evidence, "the last; 1 more rank like it"},
+		{Diagnose(lateDoc(0, 0, 300))[0].Evidence, "connect: rank 1 (n) began late by 300 ms; the other rank: 0 ns"},
+		{Diagnose(lateDoc(0, 0, 0, 300))[0].Evidence, "connect: rank 2 (n) began late by 300 ms; median of the other 2 ranks 0 ns"},
+		{causesOf([]starvedHost{lone})[0].Evidence, "connect: 2 of 2 ranks of host a stood still with work at hand, median 100 ms, longest rank 0 for 100 ms, " +
+			"the rank on another host 1.00 ms: its CPUs were taken away (1 worker, 1 CPU)"},
+		{slowLine{edges: 1}.basis(), "1 edge"},
+		{slowLine{edges: 1, of: "%s of the listed edges"}.basis(), "1 of the listed edges"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got  %s\nwant %s", c.got, c.want)
+		}
+	}
+}

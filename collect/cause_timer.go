@@ -207,7 +207,7 @@ func overflow(d *Document) []Cause {
 		}
 		out = append(out, c)
 	}
-	return shorten(out, "processes dropped requests")
+	return shorten(out, "process dropped requests", "processes dropped requests")
 }
 
 // counted is by how much a counter of a process grew, -1 if it is not known. A

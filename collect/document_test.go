@@ -295,7 +295,7 @@ func TestExitFollowsTheFigures(t *testing.T) {
 		text  string
 	}{
 		{"clean", Exit{}, 0, ""},
-		{"failed", Exit{}, 1, "20 of 480 connections failed; 2 connections are dead: up, but never answered; 3 connections broke after being established; process 5 (n2) leaked: 3 fds before, 5 after"},
+		{"failed", Exit{}, 1, "20 of 480 connections failed; 2 connections are dead: up, but never answered; 3 connections broke after being established; process 5 (n2) leaked fds: 3 before, 5 after"},
 		{"failed", NewExit(143, &rank.Error{Kind: rank.KindCancelled, Proc: rank.NoProc, Peer: rank.None, Text: "SIGTERM"}, true), 143, "SIGTERM"},
 	} {
 		st := stories()[c.story]

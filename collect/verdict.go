@@ -48,10 +48,10 @@ func errorDoc(e *rank.Error) ErrorDoc {
 func (d *Document) Verdict() (code int, text string) {
 	var parts []string
 	if n := d.Connections.Failed; n > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s connections failed", FormatCount(n), FormatCount(d.Connections.Planned)))
+		parts = append(parts, fmt.Sprintf("%s of %s failed", FormatCount(n), plural(d.Connections.Planned, "connection", "connections")))
 	}
 	if n := d.Connections.Dead; n > 0 {
-		parts = append(parts, fmt.Sprintf("%s connections are dead: up, but never answered", FormatCount(n)))
+		parts = append(parts, plural(n, "connection is", "connections are")+" dead: up, but never answered")
 	}
 	if n := d.Connections.Broken; n > 0 {
 		parts = append(parts, plural(n, "connection", "connections")+" broke after being established")
@@ -62,9 +62,9 @@ func (d *Document) Verdict() (code int, text string) {
 			procs[l.Proc] = true
 		}
 		l := leaks[0]
-		text := fmt.Sprintf("process %d (%s) leaked: %d %s before, %d after", l.Proc, l.Host, l.Before, l.What, l.After)
+		text := fmt.Sprintf("process %d (%s) leaked %s: %d before, %d after", l.Proc, l.Host, l.What, l.Before, l.After)
 		if len(procs) > 1 {
-			text += fmt.Sprintf(", and %s other processes", FormatCount(int64(len(procs)-1)))
+			text += ", and " + plural(int64(len(procs)-1), "other process", "other processes")
 		}
 		parts = append(parts, text)
 	}

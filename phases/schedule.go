@@ -50,7 +50,7 @@ func NewSchedule(spec Spec, stages int, wired func(Token) bool) (*Schedule, erro
 	total := int64(s.roundLen(s.first, s.firstAt))
 	if rounds-1 > math.MaxInt32 || total+(rounds-1)*per > math.MaxInt32 {
 		return nil, rank.Errorf(rank.KindUsage,
-			"--rounds %d with %d stages makes more than %d phases: use fewer rounds", rounds, stages, math.MaxInt32)
+			"--rounds %d, stages %d: more than %d phases in all: use fewer rounds", rounds, stages, math.MaxInt32)
 	}
 	if s.endless { // as many whole rounds as can be numbered: centuries
 		rounds = 1 + (math.MaxInt32-total)/max(per, 1)

@@ -72,7 +72,7 @@ func (g *gathering) judge(k *knock) (mismatch, bool) {
 	procs := g.own.Procs
 	switch {
 	case g.sealed:
-		return refuse("the job has already started with %d processes (run %s); it comes too late or is one too many", procs, g.runID)
+		return refuse("the job has already started with -P %d (run %s); it comes too late or is one too many", procs, g.runID)
 	case rec.LauncherProc >= procs:
 		return refuse("its process number %d is outside 0 … %d", rec.LauncherProc, procs-1)
 	}
@@ -84,7 +84,7 @@ func (g *gathering) judge(k *knock) (mismatch, bool) {
 		}
 	}
 	if len(g.present) >= procs {
-		return refuse("there are already %d of %d processes; it is one too many", len(g.present), procs)
+		return refuse("nobody is missing any more (-P %d); it is one too many", procs)
 	}
 	g.present[rec.Nonce] = rec
 	return mismatch{}, true

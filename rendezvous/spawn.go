@@ -191,7 +191,7 @@ func newSpawn(cfg SpawnConfig) (*spawn, error) {
 	case cfg.N < 1:
 		return nil, rank.Errorf(rank.KindUsage, "--spawn %d: give at least 1 process", cfg.N)
 	case cfg.Hosts < 0 || cfg.Hosts > cfg.N:
-		return nil, rank.Errorf(rank.KindUsage, "%d hosts for %d spawned processes: give 1 to %d", cfg.Hosts, cfg.N, cfg.N)
+		return nil, rank.Errorf(rank.KindUsage, "hosts for the spawned processes: %d: give 1 to %d", cfg.Hosts, cfg.N)
 	}
 	s := &spawn{cfg: cfg, path: cfg.Path, exits: make(chan spawnExit, cfg.N), sent: make(map[syscall.Signal]bool)}
 	if s.path == "" {

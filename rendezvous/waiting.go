@@ -82,13 +82,13 @@ func waitingLines(f *waitingFacts) []string {
 	for _, h := range hosts {
 		have = append(have, fmt.Sprintf("%s×%d", h.Name, h.Procs))
 	}
-	state := fmt.Sprintf("waiting for %d of %d processes for %d s: have %s", missing, f.procs, seconds(f.now), shorten(have, "hosts"))
+	state := fmt.Sprintf("waiting for %d of %d processes for %d s: have %s", missing, f.procs, seconds(f.now), shorten(have))
 	if numbers := f.missingNumbers(); numbers != "" {
 		state += "; missing process numbers " + numbers
 	}
 	empty, short, known := f.missingHosts(hosts)
 	if known && len(short) > 0 {
-		state += "; missing on " + shorten(short, "hosts")
+		state += "; missing on " + shorten(short)
 	}
 	quiet := f.quiet()
 	if len(f.present) > 1 && quiet >= stuckAfter {
@@ -101,7 +101,7 @@ func waitingLines(f *waitingFacts) []string {
 		return lines
 	}
 	if f.launch.Launched > 0 && f.launch.Launched < f.procs {
-		lines = append(lines, fmt.Sprintf("%s started %d processes here, but -P says %d: are the others started too?", f.launch.Family, f.launch.Launched, f.procs))
+		lines = append(lines, fmt.Sprintf("%s started %d of the %d processes that -P says: are the others started too?", f.launch.Family, f.launch.Launched, f.procs))
 	}
 	switch n := len(f.present); {
 	case n == 1:
@@ -138,13 +138,13 @@ func (f *waitingFacts) lost() (lines []string) {
 		slices.SortFunc(hosts, rank.CompareNatural)
 		on := ""
 		if len(silent) > mostNames {
-			on = ", on " + shorten(hosts, "hosts")
+			on = ", on " + shorten(hosts)
 		}
-		lines = append(lines, fmt.Sprintf("lost, silent for %v: %s%s: are they stopped, or cut off from %s?", longest, shorten(silent, "processes"), on, f.addr))
+		lines = append(lines, fmt.Sprintf("lost, silent for %v: %s%s: are they stopped, or cut off from %s?", longest, shorten(silent), on, f.addr))
 	}
 	if len(ended) > 0 {
 		slices.SortFunc(ended, rank.CompareNatural)
-		lines = append(lines, fmt.Sprintf("came and ended again: %s: their own output says why", shorten(ended, "processes")))
+		lines = append(lines, fmt.Sprintf("came and ended again: %s: their own output says why", shorten(ended)))
 	}
 	return lines
 }
@@ -284,7 +284,7 @@ func (f *waitingFacts) refusedCauses() []string {
 	}
 	const most = 4
 	if len(lines) > most {
-		lines = append(lines[:most], fmt.Sprintf("processes were refused for %d other reasons", len(lines)-most))
+		lines = append(lines[:most], fmt.Sprintf("and %d more reasons why processes were refused", len(lines)-most))
 	}
 	return lines
 }
@@ -301,7 +301,7 @@ func (f *waitingFacts) gossipLines() []string {
 		return nil
 	}
 	slices.SortFunc(silent, rank.CompareNatural)
-	lines := []string{fmt.Sprintf("waiting for gossip from %d of %d processes for %d s: %s", len(silent), f.procs, seconds(f.now), shorten(silent, "processes"))}
+	lines := []string{fmt.Sprintf("waiting for gossip from %d of %d processes for %d s: %s", len(silent), f.procs, seconds(f.now), shorten(silent))}
 	lines = append(lines, f.trouble...)
 	if f.quiet() >= stuckAfter && len(f.trouble) == 0 {
 		lines = append(lines, "gossip needs TCP and UDP between all processes on the ports they took: does a firewall stand between?")
@@ -310,9 +310,9 @@ func (f *waitingFacts) gossipLines() []string {
 }
 
 // shorten keeps a list on a line.
-func shorten(names []string, what string) string {
+func shorten(names []string) string {
 	if len(names) > mostNames {
-		return fmt.Sprintf("%s, %d more %s", strings.Join(names[:mostNames], ", "), len(names)-mostNames, what)
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), len(names)-mostNames)
 	}
 	return strings.Join(names, ", ")
 }

@@ -62,7 +62,7 @@ func TestWaitingLines(t *testing.T) {
 			"pdsh's fan-out",
 			waitingFacts{procs: 40, now: 7 * s, present: crowd(s, 0, numbered(32)...)},
 			[]string{
-				"waiting for 8 of 40 processes for 7 s: have h0×1, h1×1, h2×1, h3×1, h4×1, h5×1, h6×1, h7×1, h8×1, h9×1, h10×1, h11×1, h12×1, h13×1, h14×1, h15×1, 16 more hosts; missing process numbers 32-39; nobody came for 6 s",
+				"waiting for 8 of 40 processes for 7 s: have h0×1, h1×1, h2×1, h3×1, h4×1, h5×1, h6×1, h7×1, h8×1, h9×1, h10×1, h11×1, h12×1, h13×1, h14×1, h15×1 and 16 more; missing process numbers 32-39; nobody came for 6 s",
 				"exactly 32 came: pdsh starts only 32 at a time by default: use pdsh -f 40",
 			},
 		},
@@ -139,7 +139,7 @@ func TestWaitingLines(t *testing.T) {
 			waitingFacts{procs: 16, now: 8 * s, present: crowd(s, -1, "h0*5", "h1", "h2", "h3"), launch: Launch{Family: "Slurm", Launched: 8}},
 			[]string{
 				"waiting for 8 of 16 processes for 8 s: have h0×5, h1×1, h2×1, h3×1; nobody came for 7 s",
-				"Slurm started 8 processes here, but -P says 16: are the others started too?",
+				"Slurm started 8 of the 16 processes that -P says: are the others started too?",
 			},
 		},
 		{

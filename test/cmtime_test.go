@@ -311,7 +311,7 @@ func TestCmtimeRefusesOtherOptions(t *testing.T) {
 // Roles that do not fit together end all instances, with cmtime's line.
 func TestCmtimeRoles(t *testing.T) {
 	for _, c := range []struct{ one, line, why string }{
-		{"-L", "cannot have all listeners", "all 2 instances are servers"}, {"", "need at least 1 listener", "none of the 2 instances is a server"},
+		{"-L", "cannot have all listeners", "all instances (-P 2) are servers"}, {"", "need at least 1 listener", "no instance (-P 2) is a server"},
 	} {
 		roots := 0
 		var told string

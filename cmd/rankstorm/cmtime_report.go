@@ -99,10 +99,10 @@ func (r *cmtimeReport) arrange(t *rank.Table) (runner.Arrangement, error) {
 	switch {
 	case len(r.clients.ranks) == 0:
 		r.print("cannot have all listeners")
-		return a, wrongRoles("all %d instances are servers: start one at least without -L", len(t.Procs))
+		return a, wrongRoles("all instances (-P %d) are servers: start one at least without -L", len(t.Procs))
 	case len(r.servers.ranks) == 0:
 		r.print("need at least 1 listener")
-		return a, wrongRoles("none of the %d instances is a server: start one at least with -L", len(t.Procs))
+		return a, wrongRoles("no instance (-P %d) is a server: start one at least with -L", len(t.Procs))
 	}
 	a.Topology = rank.Params{Name: "m2n", Initiators: rank.FormatRanks(r.clients.ranks), Targets: rank.FormatRanks(r.servers.ranks)}
 	return a, nil

@@ -116,8 +116,8 @@ func (f *forecast) write(w io.Writer) error {
 	pair("edges", collect.FormatCount(f.Edges), "")
 	pair("connections", collect.FormatCount(f.Connections), collect.FormatCount(int64(f.ConnectionsPerEdge))+" per edge, "+f.Transport)
 	pair("stages", collect.FormatCount(int64(f.Stages)), "")
-	pair("roles", "", fmt.Sprintf("%s peers, %s initiators, %s targets, %s idle",
-		collect.FormatCount(int64(f.Peers)), collect.FormatCount(int64(f.Initiators)), collect.FormatCount(int64(f.Targets)), collect.FormatCount(int64(f.Idle))))
+	pair("roles", "", fmt.Sprintf("%s, %s, %s, %s idle",
+		count(int64(f.Peers), "peer"), count(int64(f.Initiators), "initiator"), count(int64(f.Targets), "target"), collect.FormatCount(int64(f.Idle))))
 	b.WriteString("\n")
 
 	tab := tabwriter.NewWriter(&b, 0, 0, 3, ' ', tabwriter.AlignRight)
@@ -157,8 +157,8 @@ func (f *forecast) write(w io.Writer) error {
 }
 
 func (r *rankForecast) write(b *strings.Builder) {
-	fmt.Fprintf(b, "\nrank %d (%s, local rank %d): %s, %s out, %s in, %s fds, %s\n", r.Rank, r.Host, r.LocalRank, r.Role,
-		count(r.Out, "connection"), collect.FormatCount(r.In), collect.FormatCount(r.FDs), collect.FormatBytes(r.MemoryBytes))
+	fmt.Fprintf(b, "\nrank %d (%s, local rank %d): %s, %s out, %s in, %s, %s\n", r.Rank, r.Host, r.LocalRank, r.Role,
+		count(r.Out, "connection"), collect.FormatCount(r.In), count(r.FDs, "fd"), collect.FormatBytes(r.MemoryBytes))
 	for _, e := range r.Plan {
 		fmt.Fprintf(b, "  to rank %d (%s)  stage %d  weight %s\n", e.To, e.Host, e.Stage, strconv.FormatFloat(e.Weight, 'g', 6, 64))
 	}

@@ -163,7 +163,7 @@ func check(n need, l limits) (warnings []string, err error) {
 		return nil, rank.Errorf(rank.KindResource, "one host needs %d local ports towards one listener, has %d%s: sysctl -w net.ipv4.ip_local_port_range='1024 65535', or use more local addresses (-b)", n.ports, have, taken)
 	}
 	if have > 0 && n.ports > 0 && n.rounds != 1 && l.rests(n.loopback) && (n.rounds == 0 || n.ports*n.rounds > have) {
-		warnings = append(warnings, fmt.Sprintf("a round takes %d of %d local ports towards one listener, and each rests for %d s in TIME_WAIT: more than %d rounds within that time run out of them; sysctl -w net.ipv4.tcp_tw_reuse=1", n.ports, have, timeWait, have/n.ports))
+		warnings = append(warnings, fmt.Sprintf("a round takes %d of %d local ports towards one listener, and each rests for %d s in TIME_WAIT: more rounds than %d within that time run out of them; sysctl -w net.ipv4.tcp_tw_reuse=1", n.ports, have, timeWait, have/n.ports))
 	}
 	if l.somaxconn > 0 {
 		switch {

@@ -73,14 +73,14 @@ func TestCheck(t *testing.T) {
 		{name: "two addresses", need: need{ports: 28233}, limits: with(func(l *limits) { l.localAddressesUsed = 2 })},
 		{
 			name: "rounds that use up the ports", need: need{ports: 1000, rounds: 29}, limits: with(func(l *limits) { l.reuse = reuseLoopback }),
-			warnings: []string{"a round takes 1000 of 28232 local ports towards one listener, and each rests for 60 s in TIME_WAIT: more than 28 rounds"},
+			warnings: []string{"a round takes 1000 of 28232 local ports towards one listener, and each rests for 60 s in TIME_WAIT: more rounds than 28"},
 		},
 		{name: "rounds that fit", need: need{ports: 1000, rounds: 28}, limits: with(func(l *limits) { l.reuse = reuseNever })},
 		{name: "rounds on one machine", need: need{ports: 1000, loopback: true}, limits: with(func(l *limits) { l.reuse = reuseLoopback })},
 		{name: "reused everywhere", need: need{ports: 1000}, limits: with(func(l *limits) { l.reuse = reuseAlways })},
 		{
 			name: "rounds without end", need: need{ports: 1, loopback: true}, limits: with(func(l *limits) { l.reuse = reuseNever }),
-			warnings: []string{"more than 28232 rounds within that time"},
+			warnings: []string{"more rounds than 28232 within that time"},
 		},
 		{name: "backlog cut", need: need{backlog: 5000}, limits: roomy, warnings: []string{"--backlog 5000 is cut to 4096"}},
 		{name: "burst past the queue", need: need{perListen: 5000}, limits: roomy, warnings: []string{"up to 5000 connections reach one listener"}},

@@ -179,7 +179,7 @@ func (r *runFlags) launch(found rendezvous.Launch) (rendezvous.Launch, error) {
 	case l.Controller == "" && l.Procs == 0:
 		return l, usagef("run: where do the processes meet, and how many are they? on one machine: rankstorm run --spawn 8; on every node: rankstorm run -C FIRST_HOST -P COUNT")
 	case l.Controller == "":
-		return l, usagef("run: where do the %d processes meet? name the first host on every node, for instance -C n0, or use --spawn %d on one machine", l.Procs, l.Procs)
+		return l, usagef("run: where do the processes meet? name the first host on every node, for instance -C n0, or use --spawn %d on one machine", l.Procs)
 	case l.Procs == 0:
 		return l, usagef("run: how many processes meet at %s? say so on every node, for instance -P 64", l.Controller)
 	case l.Proc >= l.Procs && r.rank == unset:

@@ -94,7 +94,7 @@ func (r *rootShell) reduced(out phases.Output) {
 		r.tellBarrier()
 	}
 	if r.successor && first > 0 {
-		r.doc.Warn(fmt.Sprintf("the figures of the first %d slots are not in this document: the root had them, and the others did not keep them", first))
+		r.doc.Warn(fmt.Sprintf("the figures of the slots before number %d are not in this document: the root had them, and the others did not keep them", first))
 	}
 }
 

@@ -46,7 +46,7 @@ func TestRefusals(t *testing.T) {
 		},
 		{
 			name: "one process too many", full: true, job: []string{"--hold", "connect=4s"}, offender: []string{"--hold", "connect=4s"},
-			offenderSays: []string{"already started with 4 processes"}, controllerSays: []string{"refused n1 pid", "already started with 4 processes"},
+			offenderSays: []string{"already started with -P 4"}, controllerSays: []string{"refused n1 pid", "already started with -P 4"},
 		},
 		{
 			name: "another job", job: []string{"--job", "monday"}, offender: []string{"--job", "tuesday"},
