@@ -52,26 +52,31 @@ func exhausted(d *Document) []Cause {
 				continue
 			}
 			c := Cause{Kind: e.kind, Phase: p.Phase, Count: &n, Fix: e.fix}
-			rounds := e.kind == "ports" && d.RoundsRun > 1
-			if rounds {
-				c.Fix = "each port rests in TIME_WAIT after its round: slow the rounds down, allow reuse (net.ipv4.tcp_tw_reuse=1), or " + e.fix
-			}
 			c.Evidence = fmt.Sprintf("%s: %s for want of %s", p.Phase, plural(n, "failure", "failures"), e.what)
 			r, k := largest(byRank)
 			limit, whose := d.Limits[e.limit], rank.Rank(0)
 			if own, ok := d.limitOf(e.kind, procOf(d, r)); ok && k > 0 {
 				limit, whose = own, r
 			}
+			rest := e.kind == "ports" && d.portsRest(procOf(d, whose))
+			if rest {
+				c.Fix = "each port rests in TIME_WAIT after its round: slow the rounds down, allow reuse (net.ipv4.tcp_tw_reuse=1), or " + e.fix
+			}
+			// The other limits of the document are those of rank 0, which its host shares.
+			counts := limit > 0 && k > 0 && !rest && (whose == r || hosts[r] == hosts[0])
+			if counts {
+				c.Fix = fmt.Sprintf(e.numbers, limit, limit+k)
+			}
 			if limit > 0 {
 				c.Evidence += fmt.Sprintf(" (rank %d has %s", whose, FormatCount(limit))
 				if e.kind == "ports" {
-					c.Evidence += d.portText(procOf(d, whose))
+					c.Evidence += d.portText(procOf(d, whose), rest)
+				}
+				if others := d.portsOfOthers(r, limit); e.kind == "ports" && counts && others > 0 {
+					c.Evidence += fmt.Sprintf("; at least %s of them are other sockets', the job's listeners among them", FormatCount(others))
+					c.Fix += "; ss -tan shows whose"
 				}
 				c.Evidence += ")"
-			}
-			// The other limits of the document are those of rank 0, which its host shares.
-			if limit > 0 && k > 0 && !rounds && (whose == r || hosts[r] == hosts[0]) {
-				c.Fix = fmt.Sprintf(e.numbers, limit, limit+k)
 			}
 			if 2*k >= n {
 				proc := procOf(d, r)

@@ -20,26 +20,87 @@ func (r ResourceDoc) localPorts() *[2]int64 {
 	return nil
 }
 
-// portText says which ports a process may take and how many sockets rest beside it; "" if neither is known.
-func (d *Document) portText(p rank.Proc) (text string) {
-	for _, r := range d.Resources {
-		if r.Proc != p {
-			continue
-		}
-		if ports := r.localPorts(); ports != nil {
-			text += fmt.Sprintf(", %d to %d", ports[0], ports[1])
-		}
-		most := int64(-1)
-		for _, h := range []*Held{r.Before, r.Peak, r.After} {
-			if h != nil && h.TimeWait != nil {
-				most = max(most, *h.TimeWait)
-			}
-		}
-		if most >= 0 {
-			text += fmt.Sprintf("; %s in TIME_WAIT there", plural(most, "socket", "sockets"))
+// resting is how many sockets were in TIME_WAIT beside a process while it still connected, -1 if not known. What its own
+// connections left behind in the last teardown took no port from them.
+func (r ResourceDoc) resting() int64 {
+	most := int64(-1)
+	for _, h := range []*Held{r.Before, r.Peak} {
+		if h != nil && h.TimeWait != nil {
+			most = max(most, *h.TimeWait)
 		}
 	}
+	return most
+}
+
+// portsRest says that TIME_WAIT may have kept ports of a process from it: only a round before this one connected to the
+// same listeners, and nothing else rests.
+func (d *Document) portsRest(p rank.Proc) bool {
+	if d.Transport != "tcp" || d.RoundsRun < 2 {
+		return false
+	}
+	r := d.resourcesOf(p)
+	return r == nil || r.resting() != 0
+}
+
+// resourcesOf a process, nil if the document has none.
+func (d *Document) resourcesOf(p rank.Proc) *ResourceDoc {
+	if at := slices.IndexFunc(d.Resources, func(r ResourceDoc) bool { return r.Proc == p }); at >= 0 {
+		return &d.Resources[at]
+	}
+	return nil
+}
+
+// portText says which ports a process may take and, if that matters, how many sockets rest beside it; "" if neither is known.
+func (d *Document) portText(p rank.Proc, rest bool) (text string) {
+	r := d.resourcesOf(p)
+	if r == nil {
+		return ""
+	}
+	if ports := r.localPorts(); ports != nil {
+		text = fmt.Sprintf(", %d to %d", ports[0], ports[1])
+	}
+	if n := r.resting(); rest && n >= 0 {
+		text += fmt.Sprintf("; %s in TIME_WAIT there", plural(n, "socket", "sockets"))
+	}
 	return text
+}
+
+// portsOfOthers is how many of a rank's ports were taken by sockets that are no connection of this job's ranks, at least:
+// when it found no port towards a target, all that are not connections of its address to that target. 0 where that
+// cannot be told: over several rounds, with several addresses, or if the document does not list all edges.
+func (d *Document) portsOfOthers(r rank.Rank, ports int64) int64 {
+	own := d.dataAddress(r)
+	if d.Transport != "tcp" || d.RoundsRun > 1 || d.EdgesMore > 0 || own == "" {
+		return 0
+	}
+	short, connected := map[rank.Rank]bool{}, map[rank.Rank]int64{}
+	for _, e := range d.EdgeList {
+		if e.From == r && e.Failed > 0 {
+			short[e.To] = true
+		}
+		if d.dataAddress(e.From) == own {
+			connected[e.To] += e.Planned - e.Failed
+		}
+	}
+	least := ports
+	for to := range short {
+		least = min(least, ports-connected[to])
+	}
+	if len(short) == 0 {
+		return 0
+	}
+	return max(least, 0)
+}
+
+// dataAddress of a rank, "" if it is not known or the process has several.
+func (d *Document) dataAddress(r rank.Rank) string {
+	p := procOf(d, r)
+	for _, a := range d.Addresses {
+		if a.Proc == p && len(a.Data) > 0 && !slices.ContainsFunc(a.Data, func(s string) bool { return s != a.Data[0] }) {
+			return a.Data[0]
+		}
+	}
+	return ""
 }
 
 // portSearch tells that connect takes longer in the rounds that began with half of

@@ -84,30 +84,84 @@ func TestPortSearch(t *testing.T) {
 	}
 }
 
-// Ports that ran out are told with those that there are, and with what rests in TIME_WAIT, of the rank that lacks them.
+// Ports that ran out are told with those that there are, of the rank that lacks them, and with who has them: sockets in
+// TIME_WAIT if rounds left some, others if the connections of the job cannot have taken all.
 func TestPortsThatRanOut(t *testing.T) {
-	failed := func(k int64) []PhaseDoc {
-		return []PhaseDoc{{Phase: "connect", Steps: []StepDoc{{
-			Step: "connect", Failed: k, Failures: map[string]int64{"no ports": k}, PerRank: []PerRankDoc{{Rank: 0}, {Rank: 1, Failed: k}},
+	const lack = "connect: 5 failures for want of local ports (rank 1 has "
+	numbers := "there are 20 and at least 25 are needed: widen net.ipv4.ip_local_port_range"
+	little, many := int64(3), int64(90)
+	job := func(change func(*Document)) *Document {
+		d := roundsDoc(10, [2]int64{0, 40})
+		d.Limits = map[string]int64{"local_ports": 28_232}
+		ports := &[2]int64{2000, 2019}
+		d.Resources = append(d.Resources, ResourceDoc{
+			Proc: 1, Host: "b", Before: &Held{TimeWait: new(int64), LocalPorts: ports}, Peak: &Held{TimeWait: &little, LocalPorts: ports}, After: &Held{TimeWait: &many},
+		})
+		d.Addresses = []AddressDoc{{Proc: 0, Data: []string{"10.0.0.1"}}, {Proc: 1, Data: []string{"10.0.0.2"}}}
+		d.EdgeList = []EdgeDoc{{From: 1, To: 0, Planned: 25, Failed: 5}}
+		d.Phases = []PhaseDoc{{Phase: "connect", Steps: []StepDoc{{
+			Step: "connect", Failed: 5, Failures: map[string]int64{"no ports": 5}, PerRank: []PerRankDoc{{Rank: 0}, {Rank: 1, Failed: 5}},
 		}}}}
+		change(d)
+		return d
 	}
-	d := roundsDoc(10, [2]int64{0, 40})
-	little, many := int64(3), int64(9)
-	d.Limits = map[string]int64{"local_ports": 28_232}
-	d.Resources = append(d.Resources, ResourceDoc{
-		Proc: 1, Host: "b", Before: &Held{TimeWait: &little, LocalPorts: &[2]int64{2000, 2019}},
-		Peak: &Held{TimeWait: &many, LocalPorts: &[2]int64{2000, 2019}}, After: &Held{TimeWait: &little},
-	})
-	d.Phases = failed(5)
-	causes := Diagnose(d)
-	want := "connect: 5 failures for want of local ports (rank 1 has 20, 2000 to 2019; 9 sockets in TIME_WAIT there), 5 at rank 1 (b)"
-	if len(causes) != 1 || causes[0].Evidence != want || *causes[0].Rank != rank.Rank(1) || !strings.HasPrefix(causes[0].Fix, "there are 20 and at least 25 are needed: widen net.ipv4.ip_local_port_range") {
-		t.Errorf("%+v\nwant %s", causes, want)
-	}
-	d.Resources = nil
-	want = "connect: 5 failures for want of local ports (rank 0 has 28,232), 5 at rank 1 (b)"
-	if causes = Diagnose(d); len(causes) != 1 || causes[0].Evidence != want {
-		t.Errorf("%+v\nwant %s", causes, want)
+	for _, c := range []struct {
+		name      string
+		change    func(*Document)
+		want, fix string
+	}{
+		{"too few for the job", func(*Document) {}, lack + "20, 2000 to 2019), 5 at rank 1 (b)", numbers},
+		{
+			"others have some", func(d *Document) { d.EdgeList[0].Planned = 17 },
+			lack + "20, 2000 to 2019; at least 8 of them are other sockets', the job's listeners among them), 5 at rank 1 (b)", numbers,
+		},
+		{
+			"a rank with the same address has some", func(d *Document) {
+				d.EdgeList = []EdgeDoc{{From: 1, To: 0, Planned: 17, Failed: 5}, {From: 0, To: 0, Planned: 8}}
+				d.Addresses[0].Data = d.Addresses[1].Data
+			},
+			lack + "20, 2000 to 2019), 5 at rank 1 (b)", numbers,
+		},
+		{
+			"others have some, towards the target with most", func(d *Document) {
+				d.EdgeList = []EdgeDoc{{From: 1, To: 0, Planned: 17, Failed: 3}, {From: 1, To: 1, Planned: 15, Failed: 2}}
+			},
+			lack + "20, 2000 to 2019; at least 6 of them are other sockets', the job's listeners among them), 5 at rank 1 (b)", numbers,
+		},
+		{
+			"several addresses", func(d *Document) { d.EdgeList[0].Planned, d.Addresses[1].Data = 17, []string{"10.0.0.2", "10.0.0.3"} },
+			lack + "20, 2000 to 2019), 5 at rank 1 (b)", numbers,
+		},
+		{
+			"edges that are not listed", func(d *Document) { d.EdgeList[0].Planned, d.EdgesMore = 17, 1 },
+			lack + "20, 2000 to 2019), 5 at rank 1 (b)", numbers,
+		},
+		{
+			"rounds", func(d *Document) { d.RoundsRun = 3 },
+			lack + "20, 2000 to 2019; 3 sockets in TIME_WAIT there), 5 at rank 1 (b)", "each port rests in TIME_WAIT",
+		},
+		{
+			"rounds that left nothing", func(d *Document) { d.RoundsRun, little = 3, 0 },
+			lack + "20, 2000 to 2019), 5 at rank 1 (b)", numbers,
+		},
+		{
+			"rounds over RDMA", func(d *Document) { d.RoundsRun, d.Transport, little = 3, "rdma", 3 },
+			lack + "20, 2000 to 2019), 5 at rank 1 (b)", numbers,
+		},
+		{
+			"nothing known of it", func(d *Document) { d.Resources = nil },
+			"connect: 5 failures for want of local ports (rank 0 has 28,232), 5 at rank 1 (b)", "widen net.ipv4.ip_local_port_range",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			causes := Diagnose(job(c.change))
+			if len(causes) != 1 || causes[0].Evidence != c.want || *causes[0].Rank != rank.Rank(1) || !strings.HasPrefix(causes[0].Fix, c.fix) {
+				t.Fatalf("%+v\nwant %s", causes, c.want)
+			}
+			if others := strings.Contains(c.want, "other sockets"); others != strings.Contains(causes[0].Fix, "ss -tan") {
+				t.Errorf("fix %q", causes[0].Fix)
+			}
+		})
 	}
 	if got := fmt.Sprint((&Document{}).destinations()); got != "1" {
 		t.Errorf("%s destinations of nothing", got)

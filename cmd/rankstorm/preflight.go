@@ -107,9 +107,7 @@ func worstNeed(t rank.Topology, size int, j job, fds rank.FDCost) (need, error) 
 			if r == first {
 				listeners++ // the control plane's
 			}
-			if of.InEdges > 0 {
-				listeners++
-			}
+			listeners++ // every rank's, also if nobody connects to it
 			n.listeners = max(n.listeners, listeners)
 			outs += of.Out
 			n.outs = max(n.outs, outs)
@@ -118,6 +116,7 @@ func worstNeed(t rank.Topology, size int, j job, fds rank.FDCost) (need, error) 
 		n.fds = max(n.fds, total)
 	}
 	if j.controller {
+		n.listeners++ // its port was free, which is one of these
 		n.fds += int64(j.procs)
 		n.fds = max(n.fds, controlFDs+parentFDs*int64(j.procs))
 	}

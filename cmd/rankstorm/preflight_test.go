@@ -19,12 +19,12 @@ func TestWorstNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := need{fds: controlFDs + 4 + (70 + 3) + (10 + 3), ports: 40, listeners: 3, perListen: 70, backlog: 5, outs: 40}
+	want := need{fds: controlFDs + 4 + (70 + 3) + (10 + 3), ports: 40, listeners: 6, perListen: 70, backlog: 5, outs: 40}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	spawned, err := worstNeed(incast, 8, job{procs: 4, k: 2, perHost: 4, connections: 10, arity: 16, controller: true}, fds)
-	if err != nil || spawned.fds != want.fds+4 {
+	if err != nil || spawned.fds != want.fds+4 || spawned.listeners != want.listeners+1 {
 		t.Errorf("controller: got %+v, %v", spawned, err)
 	}
 	for shape, want := range map[phases.Shape]int64{
