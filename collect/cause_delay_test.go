@@ -25,7 +25,7 @@ func TestPlantedDelaysAreNamed(t *testing.T) {
 		return d
 	}
 	const (
-		held = "; --delay held rank 2 for 300 ms"
+		held = "; --delay was to hold rank 2 for 300 ms"
 		out  = "it was planted: leave out --delay rank=2,phase=connect,ms=300"
 		load = "look for load, throttling or a stopped process on n0"
 	)

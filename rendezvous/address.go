@@ -81,6 +81,8 @@ func parseController(text string, port int) (controllerAddress, error) {
 			return bad("a broadcast address belongs to no host")
 		case v.IsUnspecified():
 			return bad("this address means another host wherever it is read")
+		case v.Is6() && v.IsLinkLocalUnicast() && ip.Zone() == "":
+			return bad("a link-local address needs the interface that leads to it, like " + ip.String() + "%eth0")
 		}
 	}
 	a.literal = err == nil || a.host == "localhost"

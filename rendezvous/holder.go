@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -13,7 +15,7 @@ import (
 )
 
 // holder tells who listens at a TCP address of this host: "pid 4711 (nc -l
-// 7471)", or that it cannot be seen; "" if the network knows nothing of it.
+// 7471)", or that it cannot be seen; "" if nobody is seen to.
 func (j *joiner) holder(at netip.AddrPort) string {
 	n, ok := j.cfg.Network.(interface {
 		Holder(at netip.AddrPort) string
@@ -43,21 +45,28 @@ func (machine) Holder(at netip.AddrPort) string {
 	if inode == "" {
 		return ""
 	}
-	link := "socket:[" + inode + "]"
-	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is well formed
-	for _, fd := range fds {
-		if to, err := os.Readlink(fd); err != nil || to != link { // gone, or another user's
-			continue
-		}
-		pid, err := strconv.Atoi(strings.Split(fd, "/")[2])
+	link, unseen := "socket:["+inode+"]", false
+	folders, _ := filepath.Glob("/proc/[0-9]*/fd") // the pattern is well formed
+	for _, folder := range folders {
+		pid, err := strconv.Atoi(strings.Split(folder, "/")[2])
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err != nil || len(command) == 0 {
-			return fmt.Sprintf("pid %d", pid)
+		fds, err := os.ReadDir(folder)
+		unseen = unseen || errors.Is(err, fs.ErrPermission)
+		for _, fd := range fds {
+			if to, err := os.Readlink(filepath.Join(folder, fd.Name())); err != nil || to != link {
+				continue
+			}
+			command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if err != nil || len(command) == 0 {
+				return fmt.Sprintf("pid %d", pid)
+			}
+			return fmt.Sprintf("pid %d (%s)", pid, clip(bytes.ReplaceAll(bytes.TrimRight(command, "\x00"), []byte{0}, []byte{' '})))
 		}
-		return fmt.Sprintf("pid %d (%s)", pid, clip(bytes.ReplaceAll(bytes.TrimRight(command, "\x00"), []byte{0}, []byte{' '})))
+	}
+	if !unseen { // its owner has ended meanwhile, or it is in another container
+		return ""
 	}
 	return "a process that this user may not look at"
 }

@@ -104,7 +104,7 @@ func waitingLines(f *waitingFacts) []string {
 		lines = append(lines, fmt.Sprintf("%s started %d of the %d processes that -P says: are the others started too?", f.launch.Family, f.launch.Launched, f.procs))
 	}
 	switch n := len(f.present); {
-	case n == 1:
+	case n == 1 && f.left == 0 && len(f.refused) == 0:
 		lines = append(lines, fmt.Sprintf("nobody but this process has come to %s: start the others with the same -C, and let no firewall block that TCP port", f.addr))
 	case n == pdshFanOut && f.launch.Family == "":
 		lines = append(lines, fmt.Sprintf("exactly 32 came: pdsh starts only 32 at a time by default: use pdsh -f %d", f.procs))

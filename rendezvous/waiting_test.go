@@ -59,6 +59,16 @@ func TestWaitingLines(t *testing.T) {
 			},
 		},
 		{
+			"one came and was refused",
+			waitingFacts{procs: 2, now: 7 * s, present: crowd(0, -1, "h0"), addr: "h0:7471", refused: []refusal{{mismatch{what: "build id", theirs: "1", ours: "2"}, 1, "h1 pid 7"}}},
+			[]string{"waiting for 1 of 2 processes for 7 s: have h0×1", "h1 pid 7 was refused: build id is 1 there, 2 here"},
+		},
+		{
+			"one came and left",
+			waitingFacts{procs: 2, now: 7 * s, present: crowd(0, -1, "h0"), addr: "h0:7471", left: 1},
+			[]string{"waiting for 1 of 2 processes for 7 s: have h0×1"},
+		},
+		{
 			"pdsh's fan-out",
 			waitingFacts{procs: 40, now: 7 * s, present: crowd(s, 0, numbered(32)...)},
 			[]string{

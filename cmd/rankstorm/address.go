@@ -24,6 +24,10 @@ func localLinks() ([]link, error) {
 	links := make([]link, 0, len(interfaces))
 	for _, i := range interfaces {
 		l := link{name: i.Name}
+		if i.Flags&(net.FlagLoopback|net.FlagUp) == net.FlagLoopback {
+			links = append(links, l) // its addresses reach nobody
+			continue
+		}
 		addrs, err := i.Addrs()
 		if err != nil {
 			return nil, usagef("the addresses of interface %s cannot be read: %w", i.Name, err)

@@ -146,7 +146,7 @@ func (a *app) prepare(flags *pflag.FlagSet, r *runFlags, in *rendezvous.Inherita
 		return nil, err
 	}
 	if job.spawn > 0 && !hasLoopback(links) {
-		return nil, rank.Errorf(rank.KindResource, "run: --spawn needs 127.0.0.1, which no interface has: ip link set lo up")
+		return nil, rank.Errorf(rank.KindResource, "run: --spawn needs 127.0.0.1, which no interface that is up has: ip link set lo up")
 	}
 	job.provider = providers[job.spec.Transport]()
 	if job.spec.Transport == overRDMA {
