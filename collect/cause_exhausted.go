@@ -174,3 +174,12 @@ func (d *Document) hostNames() map[rank.Rank]string {
 	}
 	return hosts
 }
+
+// procHosts are those of the processes.
+func (d *Document) procHosts() map[rank.Proc]string {
+	hosts := map[rank.Proc]string{}
+	for _, r := range d.Ranks {
+		hosts[r.Proc] = r.Host
+	}
+	return hosts
+}

@@ -181,10 +181,7 @@ func (d *Document) destinations() int64 {
 		listeners = int64(len(to))
 	}
 	addresses, own := 1, map[string]map[string]bool{}
-	hosts := map[rank.Proc]string{}
-	for _, r := range d.Ranks {
-		hosts[r.Proc] = r.Host
-	}
+	hosts := d.procHosts()
 	for _, a := range d.Addresses {
 		h := hosts[a.Proc]
 		if own[h] == nil {

@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -27,7 +28,7 @@ func stops(d *Document) []stop {
 			list = append(list, p)
 		}
 	}
-	slices.SortStableFunc(list, func(x, y PauseDoc) int { return int(min(1, max(-1, y.GapNS-x.GapNS))) })
+	slices.SortStableFunc(list, func(x, y PauseDoc) int { return cmp.Compare(y.GapNS, x.GapNS) })
 	procs := map[string]map[rank.Proc]bool{}
 	for _, r := range d.Ranks {
 		if procs[r.Host] == nil {

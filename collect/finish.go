@@ -80,10 +80,7 @@ func (d *Document) finishRanks() {
 }
 
 func (d *Document) finishResources() {
-	hosts := map[rank.Proc]string{}
-	for _, r := range d.Ranks {
-		hosts[r.Proc] = r.Host
-	}
+	hosts := d.procHosts()
 	procs := map[rank.Proc]bool{}
 	b := d.build
 	for _, m := range []map[rank.Proc]ProcResources{b.before, b.peak, b.after} {

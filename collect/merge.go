@@ -296,7 +296,6 @@ func (c Conns) plus(o Conns) (Conns, error) {
 		sum *int64
 		n   int64
 	}{
-		{&c.Planned, o.Planned},
 		{&c.Started, o.Started},
 		{&c.Established, o.Established},
 		{&c.Accepted, o.Accepted},

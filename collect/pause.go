@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-
-	"rankstorm/rank"
 )
 
 // PauseFloorNS is what a pause must last to be told: no turn of a CPU takes that long.
@@ -54,10 +52,7 @@ func (d *Document) addPauses(s *Summary) {
 
 // finishPauses lists the pauses in the order of their beginning.
 func (d *Document) finishPauses() {
-	hosts := map[rank.Proc]string{}
-	for _, r := range d.Ranks {
-		hosts[r.Proc] = r.Host
-	}
+	hosts := d.procHosts()
 	for _, p := range d.build.pauses {
 		p.Host = hosts[p.Proc]
 		d.Pauses = append(d.Pauses, p)

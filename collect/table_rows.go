@@ -83,10 +83,7 @@ func (t *tableText) rows(d *Document) {
 		return
 	}
 	l := &layout{hosts: len(d.Hosts) > 1, target: " (target)", dropped: map[string]bool{}}
-	hosts := map[rank.Rank]string{}
-	for _, r := range d.Ranks {
-		hosts[r.Rank] = r.Host
-	}
+	hosts := d.hostNames()
 	lines := l.render(rows, hosts)
 	for _, n := range narrowings {
 		if t.o.Columns == 0 || lines.width() <= t.o.Columns {

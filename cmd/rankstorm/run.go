@@ -188,7 +188,7 @@ func launchLine(l rendezvous.Launch) string {
 	if l.Proc >= 0 {
 		fmt.Fprintf(&b, ": process %d of %d", l.Proc, l.Procs)
 	} else {
-		fmt.Fprintf(&b, ": one of %s, not numbered", count(int64(l.Procs), "process"))
+		fmt.Fprintf(&b, ": not numbered, -P %d", l.Procs)
 	}
 	if at, err := controllerKey(l.Controller, l.Port); err == nil {
 		fmt.Fprintf(&b, "; controller %s", at)

@@ -95,9 +95,9 @@ func (p *process) run(ctx context.Context, group Group) error {
 	if p.cfg.Verbose > 0 {
 		p.sayAddresses()
 	}
-	p.share(len(p.table.HostRanks(p.table.HostOf(p.first()))))
+	p.share()
 	if stat := p.schedStat(); stat != nil {
-		p.pulse = newPulse(p.clock, stat, p.sharing(len(p.table.HostRanks(p.table.HostOf(p.first())))))
+		p.pulse = newPulse(p.clock, stat, p.workersOnHost()/max(1, p.cfg.CPUs))
 		defer p.pulse.stop()
 	}
 	p.deal = p.spec.Shape.Workers(p.spec.Threads)
@@ -146,26 +146,24 @@ func (p *process) arrange() error {
 	return err
 }
 
-// share decides how this process's workers wait, given how many ranks share the host.
-func (p *process) share(ranksOnHost int) {
+// workersOnHost are those of all processes on this host.
+func (p *process) workersOnHost() int { return len(p.table.HostRanks(p.host())) * p.spec.Threads }
+
+// share decides how this process's workers wait, given how many share the host.
+func (p *process) share() {
 	if p.cfg.CPUs <= 0 {
 		return
 	}
-	workers := ranksOnHost * p.spec.Threads
+	workers := p.workersOnHost()
 	p.crowded = workers > 8*p.cfg.CPUs
 	p.lock = !p.crowded
 	// More processes than CPUs: threads of one process that wake each other on different CPUs only push the others out.
-	if procs := ranksOnHost / p.spec.RanksPerProc; procs > p.cfg.CPUs && !p.cfg.Shared && os.Getenv("GOMAXPROCS") == "" {
+	if procs := workers / p.spec.Threads / p.spec.RanksPerProc; procs > p.cfg.CPUs && !p.cfg.Shared && os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
 	}
 	if workers <= p.cfg.CPUs {
 		p.spin = spinLast
 	}
-}
-
-// sharing is how many workers share a CPU, at least 1.
-func (p *process) sharing(ranksOnHost int) int {
-	return max(1, ranksOnHost*p.spec.Threads/max(1, p.cfg.CPUs))
 }
 
 // schedStat is how this process learns what the scheduler counts; nil: not at all.
