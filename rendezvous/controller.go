@@ -371,7 +371,7 @@ func (c *controller) tick(ctx context.Context) {
 		w := waiting{Sealing: c.g.sealed}
 		var lines []string
 		if !c.g.sealed {
-			lines = c.waitingLines()
+			lines = c.waitingLines(false)
 		}
 		news := slices.ContainsFunc(lines[min(1, len(lines)):], func(l string) bool { return !slices.Contains(causes, l) })
 		if news || time.Since(told) >= noticeEvery {
@@ -389,9 +389,9 @@ func (c *controller) tick(ctx context.Context) {
 	}
 }
 
-// waitingLines of this moment. c.mu is held.
-func (c *controller) waitingLines() []string {
-	return c.g.waiting(time.Since(c.begun), c.j.addr.String(), c.j.cfg.Launch)
+// waitingLines of this moment; over: the last one. c.mu is held.
+func (c *controller) waitingLines(over bool) []string {
+	return c.g.waiting(time.Since(c.begun), c.j.addr.String(), c.j.cfg.Launch, over)
 }
 
 // missing is the state of gathering, for the error at the join timeout; "" if
@@ -402,7 +402,7 @@ func (c *controller) missing() string {
 	if c.g.sealed {
 		return ""
 	}
-	return strings.Join(c.waitingLines(), "; ")
+	return strings.Join(c.waitingLines(true), "; ")
 }
 
 // handedTo says who has the table to hand it to the others and is silent since;

@@ -141,8 +141,8 @@ func (g *gathering) seal() []rank.Record {
 }
 
 // waiting says who is missing and why that may be, now after gathering began.
-func (g *gathering) waiting(now time.Duration, addr string, launch Launch) []string {
-	f := waitingFacts{procs: g.own.Procs, addr: addr, now: now, left: g.left, gone: g.gone, trouble: g.trouble, refused: g.refused, launch: launch}
+func (g *gathering) waiting(now time.Duration, addr string, launch Launch, over bool) []string {
+	f := waitingFacts{over: over, procs: g.own.Procs, addr: addr, now: now, left: g.left, gone: g.gone, trouble: g.trouble, refused: g.refused, launch: launch}
 	for nonce, r := range g.present {
 		f.present = append(f.present, arrival{record: r, at: g.came[nonce], gossiped: g.seen[nonce]})
 	}

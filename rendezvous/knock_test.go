@@ -38,7 +38,7 @@ func TestGathering(t *testing.T) {
 	}
 	wait := func(want string) {
 		t.Helper()
-		if got := g.waiting(5600*time.Millisecond, "n0:7471", Launch{})[0]; got != want {
+		if got := g.waiting(5600*time.Millisecond, "n0:7471", Launch{}, false)[0]; got != want {
 			t.Errorf("missing says %q, want %q", got, want)
 		}
 	}
@@ -206,7 +206,7 @@ func FuzzKnock(f *testing.F) {
 		if notice := m.notice(who(&k.Record)); !ok && strings.ContainsAny(notice, "\n\x1b") {
 			t.Fatalf("the notice %q would disturb the terminal", notice)
 		}
-		g.waiting(time.Hour, "n0:7471", Launch{})
+		g.waiting(time.Hour, "n0:7471", Launch{}, false)
 	})
 }
 

@@ -35,6 +35,7 @@ type waitingFacts struct {
 	trouble []string      // what processes lack
 	refused []refusal     // first one first
 	launch  Launch        // what the controller's launcher said
+	over    bool          // nobody is waited for any more: what is likely is told however short the wait was
 }
 
 // arrival of a process.
@@ -97,7 +98,7 @@ func waitingLines(f *waitingFacts) []string {
 	lines := append([]string{state}, f.trouble...)
 	lines = append(lines, f.lost()...)
 	lines = append(lines, f.refusedCauses()...)
-	if quiet < stuckAfter {
+	if quiet < stuckAfter && !f.over {
 		return lines
 	}
 	if f.launch.Launched > 0 && f.launch.Launched < f.procs {
@@ -279,7 +280,7 @@ func (f *waitingFacts) refusedCauses() []string {
 		if r.theirs == "" && r.ours == "" {
 			lines = append(lines, which+": "+r.rest)
 		} else {
-			lines = append(lines, fmt.Sprintf("%s: %s is %s there, %s here", which, r.what, r.theirs, r.ours))
+			lines = append(lines, fmt.Sprintf("%s: %s is %s there, %s here%s", which, r.what, r.theirs, r.ours, r.rest))
 		}
 	}
 	const most = 4

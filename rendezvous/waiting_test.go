@@ -69,6 +69,14 @@ func TestWaitingLines(t *testing.T) {
 			[]string{"waiting for 1 of 2 processes for 7 s: have h0×1"},
 		},
 		{
+			"nobody but me, and the wait is over",
+			waitingFacts{procs: 4, now: 2 * s, present: crowd(0, -1, "h0"), addr: "h0:7471", over: true},
+			[]string{
+				"waiting for 3 of 4 processes for 2 s: have h0×1",
+				"nobody but this process has come to h0:7471: start the others with the same -C, and let no firewall block that TCP port",
+			},
+		},
+		{
 			"pdsh's fan-out",
 			waitingFacts{procs: 40, now: 7 * s, present: crowd(s, 0, numbered(32)...)},
 			[]string{
@@ -161,7 +169,7 @@ func TestWaitingLines(t *testing.T) {
 			}},
 			[]string{
 				"waiting for 2 of 4 processes for 3 s: have h0×2",
-				"h1 pid 7 was refused: number of processes (-P) is 8 there, 4 here",
+				"h1 pid 7 was refused: number of processes (-P) is 8 there, 4 here; start the same command everywhere",
 				`3 were refused, the first one was h2 pid 8: job key is "b" there, "a" here`,
 				"h3 pid 9 was refused: process number 1 is taken by h0 pid 5",
 			},
