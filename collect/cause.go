@@ -136,7 +136,7 @@ func stragglers(d *Document, hosts map[rank.Rank]string, starved []starvedHost, 
 		}
 		out = append(out, Cause{
 			Kind: c.kind, Rank: &r, Proc: &proc, Host: host, Phase: c.phase, ValueNS: &ns,
-			Evidence: fmt.Sprintf("%s: %s (%s) %s %s%s; %s %s", c.phase, who, host, what, formatDuration(ns),
+			Evidence: fmt.Sprintf("%s: %s (%s) %s %s%s; %s %s", c.phase, who, host, what, FormatDuration(ns),
 				waited, others, overBound(c.medianNS, c.boundNS)),
 			Fix: "look for load, throttling or a stopped process on " + host,
 		})

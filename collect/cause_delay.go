@@ -33,7 +33,7 @@ func planted(d *Document, list []Cause) {
 			continue
 		}
 		one := delays[at]
-		c.Evidence += fmt.Sprintf("; --delay was to hold rank %d for %s", one.Rank, formatDuration(int64(one.For)))
+		c.Evidence += fmt.Sprintf("; --delay was to hold rank %d for %s", one.Rank, FormatDuration(int64(one.For)))
 		if *c.ValueNS < 2*int64(one.For) { // more than that has another reason
 			c.Fix = fmt.Sprintf("it was planted: leave out --delay %s", one)
 		}

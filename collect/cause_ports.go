@@ -153,7 +153,7 @@ func portSearch(d *Document) []Cause {
 	return []Cause{{
 		Kind: "ports", Phase: "connect", ValueNS: &slow, Count: &most,
 		Evidence: fmt.Sprintf("connect: the step takes %s (median) in %s that began with half of %s local ports or more in TIME_WAIT towards a listener (up to %s sockets), %s in %s that began with fewer: the kernel searches for a free port",
-			formatDuration(slow), plural(int64(len(pressed)), "round", "rounds"), FormatCount(ports), FormatCount(most), formatDuration(usual), plural(int64(len(free)), "round", "rounds")),
+			FormatDuration(slow), plural(int64(len(pressed)), "round", "rounds"), FormatCount(ports), FormatCount(most), FormatDuration(usual), plural(int64(len(free)), "round", "rounds")),
 		Fix: "widen net.ipv4.ip_local_port_range, let ports be used again (net.ipv4.tcp_tw_reuse=1), bind more addresses with -b, or slow the rounds down with --hold destroy=1s",
 	}}
 }

@@ -292,7 +292,7 @@ func (m *connectMatrix) rankCauses(lines []slowLine, d *Document) []Cause {
 		c.at(d, r, m.hosts[r])
 		c.ValueNS = &l.valueNS
 		c.Evidence = fmt.Sprintf("connect: rank %d (%s) as %s is %.1f times slower: full connect takes %s on average over %s, median of %d %ss %s%s",
-			r, m.hosts[r], role, l.times, formatDuration(l.valueNS), l.basis(), l.compared, role, formatDuration(l.typicalNS), also)
+			r, m.hosts[r], role, l.times, FormatDuration(l.valueNS), l.basis(), l.compared, role, FormatDuration(l.typicalNS), also)
 		out = append(out, c)
 	}
 	return shorten(out, "rank like it", "ranks like it")
@@ -337,7 +337,7 @@ func (m *connectMatrix) hostCauses(lines *[]slowLine, d *Document) []Cause {
 		c.at(d, r, h.Host)
 		c.Proc = nil
 		c.Evidence = fmt.Sprintf("connect: all %d ranks of host %s are slow, most of all rank %d as %s: %.1f times slower, full connect takes %s on average over %s, median of %d %ss %s",
-			n, h.Host, r, role, worst.times, formatDuration(worst.valueNS), worst.basis(), worst.compared, role, formatDuration(worst.typicalNS))
+			n, h.Host, r, role, worst.times, FormatDuration(worst.valueNS), worst.basis(), worst.compared, role, FormatDuration(worst.typicalNS))
 		out = append(out, c)
 		*lines = slices.DeleteFunc(*lines, func(l slowLine) bool { _, _, r := l.role(); return m.hosts[r] == h.Host })
 	}
@@ -352,7 +352,7 @@ func (m *connectMatrix) edgeCauses(list []slowLine, d *Document) []Cause {
 		c := Cause{Kind: "slow_edge", ValueNS: &l.valueNS, Fix: "look at the path between the two hosts: a link, a switch port, a firewall"}
 		c.at(d, l.from, m.hosts[l.from])
 		c.Evidence = fmt.Sprintf("connect: %d (%s) → %d (%s) is %.1f times slower than its initiator and target are elsewhere: full connect takes %s on average but for its slowest, %s expected",
-			l.from, m.hosts[l.from], l.to, m.hosts[l.to], l.times, formatDuration(l.valueNS), formatDuration(l.typicalNS))
+			l.from, m.hosts[l.from], l.to, m.hosts[l.to], l.times, FormatDuration(l.valueNS), FormatDuration(l.typicalNS))
 		out = append(out, c)
 	}
 	return shorten(out, "edge like it", "edges like it")

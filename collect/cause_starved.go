@@ -99,13 +99,13 @@ func causesOf(list []starvedHost) []Cause {
 	for _, h := range list {
 		r, ns, n := h.worst, h.mostNS, int64(h.still)
 		text := fmt.Sprintf("%s: %d of %d ranks of host %s stood still with work at hand, median %s, longest rank %d for %s%s",
-			h.phase, h.still, h.ranks, h.host, formatDuration(h.medianNS), h.worst, formatDuration(h.mostNS), h.waited)
+			h.phase, h.still, h.ranks, h.host, FormatDuration(h.medianNS), h.worst, FormatDuration(h.mostNS), h.waited)
 		switch h.others {
 		case 0:
 		case 1:
-			text += ", the rank on another host " + formatDuration(h.othersNS)
+			text += ", the rank on another host " + FormatDuration(h.othersNS)
 		default:
-			text += ", on other hosts median " + formatDuration(h.othersNS)
+			text += ", on other hosts median " + FormatDuration(h.othersNS)
 		}
 		if h.cpus > 0 {
 			text += fmt.Sprintf(": its CPUs were taken away (%s, %s)", plural(h.workers, "worker", "workers"), plural(h.cpus, "CPU", "CPUs"))

@@ -94,7 +94,7 @@ func stopCauses(d *Document, list []stop) []Cause {
 			}
 			c.Count = &n
 			c.Evidence = fmt.Sprintf("%s: all %s of host %s were stopped at the same time for up to %s: meanwhile no process of them ran for more than %s, nor waited more than %s for a CPU",
-				phase, plural(n, "rank", "ranks"), p.Host, formatDuration(ns), formatDuration(run), formatDuration(wait))
+				phase, plural(n, "rank", "ranks"), p.Host, FormatDuration(ns), FormatDuration(run), FormatDuration(wait))
 			c.Fix = "look for a suspended or migrated machine, a frozen cgroup or a launcher that stopped its job on " + p.Host
 			out = append(out, c)
 			continue
@@ -109,7 +109,7 @@ func stopCauses(d *Document, list []stop) []Cause {
 			who, was = fmt.Sprintf("ranks %s (%s)", rank.FormatRanks(ranks), p.Host), "were"
 		}
 		c.Evidence = fmt.Sprintf("%s: %s %s stopped for %s: meanwhile the process ran for %s and waited %s for a CPU",
-			phase, who, was, formatDuration(ns), formatDuration(*p.RunNS), formatDuration(*p.WaitNS))
+			phase, who, was, FormatDuration(ns), FormatDuration(*p.RunNS), FormatDuration(*p.WaitNS))
 		if s.more > 0 {
 			c.Evidence += "; " + plural(int64(s.more), "shorter stop besides", "shorter stops besides")
 		}
@@ -144,7 +144,7 @@ func (d *Document) gapText(phase string, r rank.Rank) string {
 	}
 	for _, one := range p.Ranks {
 		if one.Rank == r && one.GapWaitNS != nil {
-			return fmt.Sprintf(" (its process waited %s of it for a CPU)", formatDuration(*one.GapWaitNS))
+			return fmt.Sprintf(" (its process waited %s of it for a CPU)", FormatDuration(*one.GapWaitNS))
 		}
 	}
 	return ""

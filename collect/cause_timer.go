@@ -90,7 +90,7 @@ func combOf(s *StepDoc, timers []retryTimer, explained func(ns int64) bool) comb
 func (c comb) text() string {
 	parts := make([]string, len(c.teeth))
 	for i, t := range c.teeth {
-		at := strings.ReplaceAll(formatDuration(t.atNS), ".00", "")
+		at := strings.ReplaceAll(FormatDuration(t.atNS), ".00", "")
 		parts[i] = fmt.Sprintf("%s: %s", at, FormatCount(t.count))
 	}
 	return strings.Join(parts, ", ")

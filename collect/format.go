@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// formatDuration prints ns with three significant digits and the unit that
+// FormatDuration prints ns with three significant digits and the unit that
 // makes the number lie in 1 … 999: "7.10 µs". It rounds half up, in integers.
 // From 1,000 s on it prints whole seconds with separators.
-func formatDuration(ns int64) string {
+func FormatDuration(ns int64) string {
 	sign := ""
 	if ns < 0 {
 		sign, ns = "-", -ns

@@ -17,8 +17,8 @@ func TestFormatDuration(t *testing.T) {
 		999_499_999: "999 ms", 999_500_000: "1.00 s", 61_200_000_000: "61.2 s", 999_499_999_999: "999 s", 999_500_000_000: "1,000 s",
 		3_600_000_000_000: "3,600 s", math.MaxInt64: "9,223,372,037 s", -1500: "-1.50 µs",
 	} {
-		if got := formatDuration(ns); got != want {
-			t.Errorf("formatDuration(%d) = %q, want %q", ns, got, want)
+		if got := FormatDuration(ns); got != want {
+			t.Errorf("FormatDuration(%d) = %q, want %q", ns, got, want)
 		}
 	}
 }
@@ -44,6 +44,7 @@ func TestFormatCount(t *testing.T) {
 
 func TestProgressLine(t *testing.T) {
 	for want, p := range map[string]Progress{
+		"rounds 2/3 at 0.24/s": {Phase: "rounds", Done: 2, Total: 3, PerSecond: 0.2401},
 		"connect 1,203/3,840 at 12,000/s, waiting for rank 5 (n1)": {Phase: "connect", Done: 1203, Total: 3840, PerSecond: 12_011, Late: []LateRank{{5, "n1"}}},
 		"publish":    {Phase: "publish"},
 		"gather 3/8": {Phase: "gather", Done: 3, Total: 8},

@@ -2,6 +2,7 @@ package collect
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ func (p Progress) Line() string {
 		fmt.Fprintf(&b, " %s", FormatCount(p.Done))
 	}
 	if p.PerSecond > 0 {
-		fmt.Fprintf(&b, " at %s/s", FormatCount(roundRate(p.PerSecond)))
+		b.WriteString(" at " + formatRate(p.PerSecond) + "/s")
 	}
 	if len(p.Late) > 0 {
 		b.WriteString(", waiting for ")
@@ -80,6 +81,14 @@ func (p Progress) TTYLine(columns int) string {
 		return runewidth.Truncate(p.Line(), max(columns-1, 1), "…")
 	}
 	return bar + runewidth.Truncate(p.Line(), room, "…") + elapsed
+}
+
+// formatRate prints a rate; slow ones, of rounds mostly, to two digits.
+func formatRate(r float64) string {
+	if r < 10 {
+		return strconv.FormatFloat(r, 'g', 2, 64)
+	}
+	return FormatCount(roundRate(r))
 }
 
 // roundRate keeps three significant digits: a rate is not known better.

@@ -113,7 +113,7 @@ func (t *tableText) words(label, text string) {
 		}
 		return r
 	}, text)
-	t.lines(label, wrap(strings.Fields(text), " ", t.o.Columns, labelWidth), styleNone)
+	t.lines(label, wrap(unbroken(text), " ", t.o.Columns, labelWidth), styleNone)
 }
 
 // items prints a labelled list, wrapped between items.
@@ -152,12 +152,29 @@ func wrap(items []string, sep string, columns, indent int) []string {
 			line = item
 		}
 		if sep != " " && runewidth.StringWidth(line) > room {
-			parts := wrap(strings.Fields(line), " ", room, 0)
+			parts := wrap(unbroken(line), " ", room, 0)
 			lines = append(lines, parts[:len(parts)-1]...)
 			line = parts[len(parts)-1]
 		}
 	}
 	return append(lines, line)
+}
+
+// units stand behind figures, on the same line.
+var units = []string{"ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "TiB", "fds"}
+
+// unbroken are the words of a text; a figure and its unit are one.
+func unbroken(text string) []string {
+	var words []string
+	for word := range strings.FieldsSeq(text) {
+		last := len(words) - 1
+		if last >= 0 && strings.ContainsAny(words[last][:1], "0123456789") && slices.Contains(units, strings.TrimRight(word, ".,:;)")) {
+			words[last] += " " + word
+			continue
+		}
+		words = append(words, word)
+	}
+	return words
 }
 
 func (t *tableText) failures(d *Document) {
@@ -233,10 +250,10 @@ func (t *tableText) barriers(d *Document) {
 			return // one worker: there is nothing to compare
 		}
 		if largest < bound {
-			items = append(items, fmt.Sprintf("%s < %s", name, formatDuration(bound)))
+			items = append(items, fmt.Sprintf("%s < %s", name, FormatDuration(bound)))
 			return
 		}
-		items = append(items, fmt.Sprintf("%s median %s, max %s", name, overBound(median, bound), formatDuration(largest)))
+		items = append(items, fmt.Sprintf("%s median %s, max %s", name, overBound(median, bound), FormatDuration(largest)))
 	}
 	add("last in → last out", took, d.BarrierStats.BarrierNS)
 	add("release skew", skew, d.BarrierStats.ReleaseSkewNS)
@@ -272,9 +289,9 @@ func (t *tableText) growth(d *Document) {
 // not known better than that.
 func overBound(ns, bound int64) string {
 	if ns < bound {
-		return "< " + formatDuration(bound)
+		return "< " + FormatDuration(bound)
 	}
-	return formatDuration(ns)
+	return FormatDuration(ns)
 }
 
 func (t *tableText) clocks(d *Document) {
@@ -282,7 +299,7 @@ func (t *tableText) clocks(d *Document) {
 		return
 	}
 	if bound := clockBound(d); bound > 0 {
-		t.items("clocks", []string{"agree within " + formatDuration(bound)}, styleNone)
+		t.items("clocks", []string{"agree within " + FormatDuration(bound)}, styleNone)
 		return
 	}
 	t.items("clocks", []string{"one clock"}, styleNone)

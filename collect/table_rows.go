@@ -189,7 +189,7 @@ func durationCell(ns *int64) string {
 	if ns == nil {
 		return "–"
 	}
-	return formatDuration(*ns)
+	return FormatDuration(*ns)
 }
 
 func (l *layout) stepCell(r tableRow) string {

@@ -26,11 +26,12 @@ type Config struct {
 	Args      []string // command line, for the document
 	Stdout    io.Writer
 	Stderr    io.Writer
-	StderrTTY bool            // progress may use cursor movement
-	Columns   int             // width of the terminal, 0 unknown
-	Color     bool            // of the table
-	Limits    []collect.Limit // of this process, for the document
-	CPUs      int             // that spinners may use
+	StderrTTY bool // progress may use cursor movement
+	// Widths of the terminals that standard output and error are, 0 if they are none or it is not known.
+	Columns, StderrColumns int
+	Color                  bool            // of the table
+	Limits                 []collect.Limit // of this process, for the document
+	CPUs                   int             // that spinners may use
 	// Shared says that other jobs run in this OS process (tests): counts of the whole process mean nothing.
 	Shared bool
 	// SchedStat says how the threads of the process spent their time; nil: as the kernel does, unless Shared.

@@ -10,7 +10,8 @@ import (
 
 const (
 	plainEvery  = 2 * time.Second        // between two plain lines of one phase
-	roundsEvery = 10 * time.Second       // between two plain lines about rounds
+	againEvery  = 10 * time.Second       // between two that say the same
+	roundsEvery = 10 * time.Second       // between two about rounds
 	drawEvery   = 250 * time.Millisecond // the same on a terminal
 	nameLate    = 3                      // ranks named in a progress line
 )
@@ -22,9 +23,10 @@ type display struct {
 	on    bool
 	tty   bool
 	slot  phases.Slot
-	begun int64 // root's clock: T of the running slot
-	last  int64 // root's clock: last line
-	done  int64 // at the last progress, for the rate
+	begun int64  // root's clock: T of the running slot
+	last  int64  // root's clock: last line
+	done  int64  // at the last progress, for the rate
+	told  string // last line of a phase
 	drawn bool
 
 	rounds   int64 // root's clock: last line about rounds, first the start of the first round
@@ -53,8 +55,12 @@ func (d *display) roundsOver(now int64) {
 	if !d.on || d.p.spec.Rounds == 1 || now-d.rounds < every || d.slot.Round == d.roundsIn {
 		return
 	}
+	what := "rounds"
+	if len(d.p.spec.Passes) > 0 {
+		what = "passes"
+	}
 	d.draw(collect.Progress{
-		Phase: "rounds", Done: int64(d.slot.Round), Total: int64(d.p.spec.Rounds),
+		Phase: what, Done: int64(d.slot.Round), Total: int64(d.p.spec.Rounds),
 		PerSecond: float64(d.slot.Round-d.roundsIn) / time.Duration(now-d.rounds).Seconds(), Elapsed: time.Duration(now - d.since),
 	})
 	d.rounds, d.roundsIn = now, d.slot.Round
@@ -63,7 +69,7 @@ func (d *display) roundsOver(now int64) {
 // draw shows a line in the way of its place.
 func (d *display) draw(line collect.Progress) {
 	if d.tty {
-		fmt.Fprintf(d.p.stderr(), "\r\x1b[K%s", line.TTYLine(d.p.cfg.Columns))
+		fmt.Fprintf(d.p.stderr(), "\r\x1b[K%s", line.TTYLine(d.p.cfg.StderrColumns))
 		d.drawn = true
 		return
 	}
@@ -100,6 +106,11 @@ func (d *display) progress(m phases.Message) {
 	if int(line.LateMore)+len(line.Late) > d.p.table.Size()/2 {
 		line.Late, line.LateMore = nil, 0 // most are still at work: naming some says nothing
 	}
+	text := line.Line()
+	if !d.tty && text == d.told && now-d.last < int64(againEvery) {
+		return
+	}
+	d.told = text
 	d.last, d.done = now, m.Done
 	d.draw(line)
 }

@@ -290,7 +290,9 @@ func (p *process) saveElsewhere(doc *collect.Document, b []byte, successor bool,
 		}
 	}
 	if err := patiently(writeWhole, path, b); err != nil {
-		return "", rank.Errorf(rank.KindFailed, "the result document is lost: %w; nor in the temporary directory: %v", cause, err)
+		lost := rank.Errorf(rank.KindFailed, "the result document is lost: %w; nor in the temporary directory: %v", cause, err)
+		_, _ = ended(doc, lost) // for the table, which is all that is left
+		return "", lost
 	}
 	return path, moved
 }
