@@ -178,8 +178,7 @@ func (s Spec) Settings() []rank.KV {
 		{Key: "topology", Value: t.Name},
 		{Key: "initiators", Value: t.Initiators},
 		{Key: "targets", Value: t.Targets},
-		{Key: "m", Value: strconv.Itoa(t.M)},
-		{Key: "n", Value: strconv.Itoa(t.N)},
+		{Key: "m2n", Value: joinM2N(t.M, t.N)},
 		{Key: "offsets", Value: t.Offsets},
 		{Key: "staged", Value: strconv.FormatBool(t.Staged)},
 		{Key: "hot", Value: t.Hot},
@@ -213,6 +212,14 @@ func (s Spec) Settings() []rank.KV {
 	kv = append(kv, s.Face...)
 	slices.SortFunc(kv, func(a, b rank.KV) int { return strings.Compare(a.Key, b.Key) })
 	return kv
+}
+
+// joinM2N is empty if the topology chooses.
+func joinM2N(m, n int) string {
+	if m == 0 && n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d", m, n)
 }
 
 // joinOptions prints what the provider was asked for, sorted.

@@ -80,6 +80,19 @@ func newCustom(v View, p Params, sel selected) (Topology, error) {
 
 // indexSources lists edges by target; edges come in ascending order of their
 // initiator, so the lists are ascending too.
+// weighted says that an initiator has edges of different weights.
+func (c *custom) weighted() bool {
+	for r := range c.ranks {
+		own := c.bytes[c.first[r]:c.first[r+1]]
+		for _, b := range own {
+			if b != own[0] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (c *custom) indexSources() {
 	for t := range c.ranks {
 		c.inAt[t+1] += c.inAt[t]

@@ -15,7 +15,7 @@ const defaultHotShare = 0.8
 // initiator that reaches no hot target (it is the only one itself, say).
 var hotspotKind = kind{
 	name:    "hotspot",
-	summary: "all_to_all with most operations to a few hot targets",
+	summary: "all_to_all whose weights give most traffic to a few hot targets",
 	takes:   takesSelection | takesHot,
 	build:   newHotspot,
 	bound:   hotspotBound,
@@ -36,13 +36,13 @@ func newHotspot(v View, p Params, sel selected) (Topology, error) {
 		h.share = defaultHotShare
 	}
 	if !(h.share > 0 && h.share < 1) { // NaN too
-		return nil, Errorf(KindUsage, "topology hotspot: hot share %g: give more than 0 and less than 1", h.share)
+		return nil, Errorf(KindUsage, "--hot-share %g: give more than 0 and less than 1", h.share)
 	}
 	h.hot = rangeSet(int(h.to.at(0)), 1)
 	if p.Hot != "" {
 		ranks, err := ParseSelection(p.Hot, v)
 		if err != nil {
-			return nil, Errorf(KindUsage, "hot targets: %w", err)
+			return nil, Errorf(KindUsage, "--hot: %w", err)
 		}
 		for _, r := range ranks {
 			if !h.to.has(r) {

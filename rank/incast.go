@@ -12,7 +12,7 @@ import "iter"
 // receive.
 var incastKind = kind{
 	name:    "incast",
-	summary: "all others (or the initiators) to rank 0 (or the targets, in turn)",
+	summary: "all others (or the initiators) to rank 0 (or in turn to the targets)",
 	takes:   takesSelection,
 	build: func(v View, _ Params, sel selected) (Topology, error) {
 		t := &incast{ranks: v.Size(), host: sel.host, sinks: orDefault(sel.to, rangeSet(0, 1)), from: sel.from}

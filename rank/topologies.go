@@ -114,7 +114,7 @@ func NewTopology(v View, p Params) (Topology, error) {
 	for _, s := range []struct {
 		text, what string
 		set        **set
-	}{{p.Initiators, "initiators", &sel.from}, {p.Targets, "targets", &sel.to}} {
+	}{{p.Initiators, "--initiators", &sel.from}, {p.Targets, "--targets", &sel.to}} {
 		if s.text == "" {
 			continue
 		}
@@ -137,15 +137,15 @@ func (k *kind) refuse(p Params) error {
 		param param
 		what  string
 	}{
-		{p.Initiators != "", takesSelection, "initiators"},
-		{p.Targets != "", takesSelection, "targets"},
-		{p.M != 0, takesMN, "M"},
-		{p.N != 0, takesMN, "N"},
-		{p.Offsets != "", takesOffsets, "offsets"},
-		{p.Staged, takesOffsets, "stages"},
-		{p.Hot != "", takesHot, "hot targets"},
-		{p.HotShare != 0, takesHot, "a hot share"},
-		{p.File != "" || len(p.Custom) > 0, takesFile, "a file"},
+		{p.Initiators != "", takesSelection, "--initiators"},
+		{p.Targets != "", takesSelection, "--targets"},
+		{p.M != 0, takesMN, "--m2n"},
+		{p.N != 0, takesMN, "--m2n"},
+		{p.Offsets != "", takesOffsets, "--offsets"},
+		{p.Staged, takesOffsets, "--staged"},
+		{p.Hot != "", takesHot, "--hot"},
+		{p.HotShare != 0, takesHot, "--hot-share"},
+		{p.File != "" || len(p.Custom) > 0, takesFile, "--custom"},
 	} {
 		if !c.given || k.takes&c.param != 0 {
 			continue

@@ -33,6 +33,17 @@ type Topology interface {
 	Count() int64                  // edges in all; NewTopology refuses what overflows
 }
 
+// Weighted says that the edges of an initiator may have different weights.
+func Weighted(t Topology) bool {
+	switch t := t.(type) {
+	case *hotspot:
+		return t.Count() > 0
+	case *custom:
+		return t.weighted()
+	}
+	return false
+}
+
 // Params choose and shape a topology. Zero values mean the default of the
 // topology; NewTopology refuses what does not apply to it.
 type Params struct {

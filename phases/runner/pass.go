@@ -73,7 +73,7 @@ func newNumbers(t rank.Topology, size, connections int, first uint32) (numbers, 
 	// size and each are below 2^27 and 2^58: divide, do not multiply.
 	room := (endOfQPNs - n.first) / max(n.each, 1)
 	if room < n.size {
-		return n, rank.Errorf(rank.KindUsage, "%d ranks with up to %d connections each need more queue pair numbers than there are from %d to %d: use fewer connections or a lower first number",
+		return n, rank.Errorf(rank.KindUsage, "%d ranks with up to %d connections each need more queue pair numbers than there are from %d to %d: use fewer connections or a lower first number (-q)",
 			size, n.each, first, endOfQPNs-1)
 	}
 	if room < 2*n.size {
