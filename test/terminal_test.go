@@ -48,10 +48,17 @@ func terminal(t *testing.T, columns uint16) (tty, screen *os.File) {
 // onTerminal runs the program on a terminal and returns all that was written to it.
 func onTerminal(t *testing.T, columns uint16, environment []string, args ...string) string {
 	t.Helper()
+	return redirected(t, columns, environment, func(*exec.Cmd) {}, args...)
+}
+
+// redirected is onTerminal with streams that go elsewhere.
+func redirected(t *testing.T, columns uint16, environment []string, redirect func(cmd *exec.Cmd), args ...string) string {
+	t.Helper()
 	tty, screen := terminal(t, columns)
 	cmd := exec.Command(binary, args...)
 	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), environment...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+	redirect(cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -127,6 +134,38 @@ func TestTerminals(t *testing.T) {
 	}
 }
 
+// Help, plans and devices fit too. The figures of a plan need 50 columns.
+func TestTextsOnTerminals(t *testing.T) {
+	texts := []string{"--help", "run --help", "cmtime --help", "help phases", "help topologies", "devices"}
+	for columns, texts := range map[uint16][]string{
+		80: append(texts, "plan --ranks 64 --topology rail --ranks-per-host 8 --rank 3"),
+		40: texts,
+	} {
+		for _, args := range texts {
+			text := onTerminal(t, columns, nil, strings.Fields(args)...)
+			fits(t, text, int(columns))
+			if whole := onTerminal(t, 1000, nil, strings.Fields(args)...); strings.Join(strings.Fields(text), " ") != strings.Join(strings.Fields(whole), " ") {
+				t.Errorf("rankstorm %s on %d columns has other words", args, columns)
+			}
+		}
+	}
+}
+
+// The width that counts is that of the terminal a text goes to, if it goes to one.
+func TestEachStreamHasItsWidth(t *testing.T) {
+	env := []string{"TERM=dumb"}
+	job := []string{"run", "--spawn", "2", "-o", "r.json"}
+	var file bytes.Buffer
+	redirected(t, 40, env, func(cmd *exec.Cmd) { cmd.Stdout = &file }, job...)
+	for _, want := range []string{"p99.9", "slowest", "count"} {
+		if !strings.Contains(file.String(), want) {
+			t.Errorf("a table in a file lacks column %s because the terminal is narrow:\n%s", want, file.String())
+		}
+	}
+	file.Reset()
+	fits(t, redirected(t, 40, env, func(cmd *exec.Cmd) { cmd.Stderr = &file }, job...), 40)
+}
+
 // Into a file or a log go whole lines, and among them how far a long phase or many rounds are.
 func TestProgressWithoutTerminal(t *testing.T) {
 	for _, c := range []struct {
@@ -185,16 +224,16 @@ func TestDisksThatTakeNothing(t *testing.T) {
 		need.Absent(t, "mount", "no small disk can be made: %s", out)
 	}
 	for _, c := range []struct {
-		name, options, out, says string
-		code                     int
-		nowhere                  bool
+		name, options, out, says, end string
+		code                          int
+		nowhere                       bool
 	}{
-		{"full", "size=16k", "", "no space left on device: the result document is in ", 0, false},
-		{"read-only", "ro", "", "read-only file system: the result document is in ", 0, false},
-		{"full, where it was asked for", "size=16k", "-o=r.json", "no space left on device: the result document is in ", 1, false},
-		{"read-only, where it was asked for", "ro", "-o=r.json", "-o/--out r.json: folder .: read-only file system: ", 2, true},
-		{"full and nowhere else", "size=16k", "", "the result document is lost: ", 1, true},
-		{"read-only and nowhere else", "ro", "", "the result document is lost: ", 1, true},
+		{"full", "size=16k", "", "no space left on device: the result document is in ", "", 0, false},
+		{"read-only", "ro", "", "read-only file system: the result document is in ", "", 0, false},
+		{"full, where it was asked for", "size=16k", "-o=r.json", "no space left on device: the result document is in ", "instead", 1, false},
+		{"read-only, where it was asked for", "ro", "-o=r.json", "-o/--out r.json: folder .: read-only file system: ", "", 2, true},
+		{"full and nowhere else", "size=16k", "", "the result document is lost: ", "no space left on device", 1, true},
+		{"read-only and nowhere else", "ro", "", "the result document is lost: ", "read-only file system", 1, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			disk, tmp := t.TempDir(), t.TempDir()
@@ -211,13 +250,12 @@ func TestDisksThatTakeNothing(t *testing.T) {
 			if code := exitCode(err); code != c.code || !strings.Contains(stderr.String(), c.says) {
 				t.Errorf("exit %d, want %d; stderr %q, want %q", code, c.code, stderr.String(), c.says)
 			}
-			// The table knows of a document that is elsewhere, but not of one that is nowhere.
 			last := "exit         0 clean\n"
 			switch {
 			case c.code == 2:
 				last = ""
-			case c.code == 1 && !c.nowhere:
-				last = "instead\n"
+			case c.code == 1:
+				last = c.end + "\n"
 			}
 			if last == "" && len(out) > 0 || !strings.HasSuffix(string(out), last) {
 				t.Errorf("no table, or files are left: %q", out)

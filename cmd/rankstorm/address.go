@@ -92,6 +92,9 @@ func interfaceAddresses(list string, ipv6 bool, links []link) ([]localAddr, erro
 		name = strings.TrimSpace(name)
 		at := slices.IndexFunc(links, func(l link) bool { return l.name == name })
 		if at < 0 {
+			if _, err := netip.ParseAddr(name); err == nil {
+				return nil, usagef("run: -B/--interface: %s is an address: give it with -b, or the name of its interface: there are %s", name, linkNames(links))
+			}
 			return nil, usagef("run: -B/--interface: no interface %q on this host: there are %s", name, linkNames(links))
 		}
 		addr, ok := preferred(links[at].addrs, ipv6)
@@ -136,6 +139,8 @@ func boundAddresses(list string, links []link) ([]localAddr, error) {
 		switch {
 		case err != nil && strings.ContainsAny(bare, "{}"):
 			return nil, usagef("run: -b/--bind: %q is not an IP address: {local_rank} may stand for a number in it, as in 10.0.{local_rank}.1", text)
+		case err != nil && slices.ContainsFunc(links, func(l link) bool { return l.name == bare }):
+			return nil, usagef("run: -b/--bind: %s is an interface: give it with -B, or one of the addresses %s", text, linkAddresses(links))
 		case err != nil:
 			return nil, usagef("run: -b/--bind: %q is not an IP address: give one of this host: %s", text, linkAddresses(links))
 		case addr.Unmap().IsUnspecified(), addr.IsMulticast():

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"rankstorm/phases"
+	"rankstorm/rank"
 )
 
 // The defaults of cmtime.
@@ -84,6 +85,12 @@ func (l *cmtimeLong) register(flags *pflag.FlagSet) {
 // errCmtimeUsage asks for cmtime's usage text, its answer to most mistakes.
 var errCmtimeUsage = errors.New("usage")
 
+// wrongUsage says what is wrong, where cmtime leaves that to the reader of the usage text.
+func wrongUsage(complain io.Writer, text string) error {
+	fmt.Fprintf(complain, "rankstorm: cmtime: %s\n", oneLine(text))
+	return errCmtimeUsage
+}
+
 // errCmtimeHelp asks for the help text.
 var errCmtimeHelp = errors.New("help")
 
@@ -106,7 +113,10 @@ func parseCmtime(name string, args []string, env environment, complain io.Writer
 	words := getopt{name: name, spec: cmtimeOptions, args: args, complain: complain}
 	for {
 		o, err := words.next()
-		if err != nil {
+		switch {
+		case err != nil && o.letter == 's':
+			return nil, wrongUsage(complain, "-s is the older cmtime's: here the server has -L, and client and server the same -C")
+		case err != nil:
 			return nil, err
 		}
 		if o == (shortOption{}) {
@@ -120,15 +130,20 @@ func parseCmtime(name string, args []string, env environment, complain io.Writer
 		case o.letter == 'p':
 			port = o.value
 		default:
-			err = f.set(o.letter, o.value)
+			err = f.set(o.letter, o.value, complain)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	f.operands = words.operands
-	if (f.iface == "" && f.bind == "") || f.controller == "" {
+	switch {
+	case len(args) == 0:
 		return nil, errCmtimeUsage
+	case f.controller == "":
+		return nil, wrongUsage(complain, "-C is missing: where do the instances meet? The same host for all, one that an instance runs on")
+	case f.iface == "" && f.bind == "":
+		return nil, wrongUsage(complain, "-B or -b is missing: the local interface, or its address")
 	}
 	var err error
 	if f.port, err = net.LookupPort("tcp", port); err != nil || f.port == 0 {
@@ -155,11 +170,11 @@ func (f *cmtimeFlags) long(flags *pflag.FlagSet, word string, args []string) (re
 }
 
 // set takes one option of cmtime.
-func (f *cmtimeFlags) set(letter byte, value string) error {
+func (f *cmtimeFlags) set(letter byte, value string, complain io.Writer) error {
 	switch letter {
 	case 'B', 'b':
 		if f.iface != "" || f.bind != "" {
-			return errCmtimeUsage
+			return wrongUsage(complain, "-"+string(letter)+" "+value+" comes after -B or -b, which are given once")
 		}
 		if value == "" {
 			return usagef("cmtime: -%c is empty: name the local interface with -B or its address with -b", letter)
@@ -188,7 +203,7 @@ func (f *cmtimeFlags) set(letter byte, value string) error {
 			return err
 		}
 		if f.peers < 2 {
-			return errCmtimeUsage
+			return wrongUsage(complain, "-P "+strings.TrimSpace(value)+": clients and servers together are at least 2")
 		}
 	case 'q':
 		return f.number(letter, value, &f.qpn, 0, 1<<24-1, "as number of the first queue pair")
@@ -254,6 +269,9 @@ func (f *cmtimeFlags) endsWithoutQPs() bool { return f.peers == 2 && !f.sockets 
 // longError turns what pflag says about a long option into one line.
 func longError(flags *pflag.FlagSet, err error) error {
 	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if near := rank.Nearest(missing.GetSpecifiedName(), flagNames(flags)); near != "" {
+			return usagef("cmtime: unknown option --%s: did you mean --%s?", missing.GetSpecifiedName(), near)
+		}
 		return usagef("cmtime: unknown option --%s: see rankstorm cmtime --help", missing.GetSpecifiedName())
 	}
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"rankstorm/collect"
 	"rankstorm/phases"
@@ -37,7 +36,8 @@ func controlPlane(procs, procsPerHost, size int) controlForecast {
 		MessagesPerPhase: c.SlotMessages, RootMessages: c.RootMessages, RootSummaryBytes: int64(size) * rendezvous.SummaryBytesPerRank,
 		TableBytes: c.TableBytes, RootSealBytes: c.RootSeal,
 		EstimateGatherNS: int64(c.Gather(r)), EstimateSealNS: int64(c.Seal(r)), EstimateBarrierNS: int64(c.Barrier(r)),
-		EstimateRates: fmt.Sprintf("%v a hop, %v a message, %v a knock, %v a start, %d CPUs a host, %.0f MB/s a link", r.Hop, r.Message, r.Knock, r.Start, r.CPUs, r.Bytes/1e6),
+		EstimateRates: fmt.Sprintf("%s a hop, %s a message, %s a knock, %s a start, %d CPUs a host, %.0f MB/s a link",
+			collect.FormatDuration(int64(r.Hop)), collect.FormatDuration(int64(r.Message)), collect.FormatDuration(int64(r.Knock)), collect.FormatDuration(int64(r.Start)), r.CPUs, r.Bytes/1e6),
 	}
 }
 
@@ -47,18 +47,7 @@ func (c controlForecast) write(pair func(name, value, more string)) {
 	pair("tree", collect.FormatCount(int64(c.TreeDepth)), fmt.Sprintf("links deep, %d at the root", c.RootLinks))
 	pair("messages", collect.FormatCount(c.MessagesPerPhase), fmt.Sprintf("per phase, %s of them at the root, with up to %s of figures", collect.FormatCount(c.RootMessages), collect.FormatBytes(c.RootSummaryBytes)))
 	pair("rank table", collect.FormatBytes(c.TableBytes), fmt.Sprintf("over every link once, %s from the root", collect.FormatBytes(c.RootSealBytes)))
-	pair("gather", short(c.EstimateGatherNS), "estimate: processes × a knock, or processes of a host × a start, / CPUs")
-	pair("seal", short(c.EstimateSealNS), "estimate: table down the tree, acknowledgements up")
-	pair("barrier", short(c.EstimateBarrierNS), "estimate: last in → last out ("+c.EstimateRates+")")
-}
-
-func short(ns int64) string {
-	d := time.Duration(ns)
-	switch {
-	case d >= time.Second:
-		d = d.Round(10 * time.Millisecond)
-	case d >= time.Millisecond:
-		d = d.Round(10 * time.Microsecond)
-	}
-	return d.String()
+	pair("gather", collect.FormatDuration(c.EstimateGatherNS), "estimate: processes × a knock, or processes of a host × a start, / CPUs")
+	pair("seal", collect.FormatDuration(c.EstimateSealNS), "estimate: table down the tree, acknowledgements up")
+	pair("barrier", collect.FormatDuration(c.EstimateBarrierNS), "estimate: last in → last out ("+c.EstimateRates+")")
 }

@@ -30,7 +30,7 @@ func (a *app) devicesCommand() *cobra.Command {
 	var flags devicesFlags
 	cmd := &cobra.Command{
 		Use:   "devices",
-		Short: "Print which transports this machine can use, its RDMA devices, and its limits",
+		Short: "Print what this machine can use: transports, RDMA devices, limits",
 		Long: `devices says for each value of --transport whether it is usable on this machine,
 and if not, why and what to do. It lists the RDMA devices with ports, addresses
 and GIDs, what they hold now and can hold at most, and the limits of the machine
@@ -50,8 +50,7 @@ wrong does not change the exit code: it is 0.`,
 			if flags.json {
 				return writeJSON(a.text, r)
 			}
-			_, err := a.text.Write([]byte(r.text()))
-			return err
+			return a.print(r.text())
 		},
 	}
 	flags.register(cmd.Flags())

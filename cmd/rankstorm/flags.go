@@ -93,7 +93,7 @@ func (t *topologyFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&t.offsets, "offsets", "", "shift: a `list` such as 1,2,4 or 1-4, or all (default 1)")
 	flags.BoolVar(&t.staged, "staged", false, "shift: take turns, one connect phase per offset")
 	flags.StringVar(&t.hot, "hot", "", "hotspot: `list` of hot targets (default: the first target)")
-	flags.Float64Var(&t.hotShare, "hot-share", 0, "hotspot: `share` of operations that go to hot targets, between 0 and 1 (default 0.8)")
+	flags.Float64Var(&t.hotShare, "hot-share", 0, "hotspot: `share` of the traffic that hot targets get, between 0 and 1 (default 0.8)")
 	flags.BoolVar(&t.excludeSameHost, "exclude-same-host", false, "drop edges between ranks of one host")
 	flags.Uint64Var(&t.seed, "seed", d.Seed, "`number` that all random choices derive from")
 	flags.IntVarP(&t.connections, "connections", "c", d.Connections, "connections per edge")

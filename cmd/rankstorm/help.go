@@ -36,7 +36,7 @@ func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
 
 func (a *app) helpPhases() error {
 	var b strings.Builder
-	b.WriteString("The phases of a job, in order. Those in lockstep begin on all ranks at an agreed moment.\n\n")
+	b.WriteString("The phases of a job, in order. Those in lockstep begin on all ranks at an\nagreed moment.\n\n")
 	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, e := range phases.Catalogue() {
 		var notes []string
@@ -61,8 +61,8 @@ func (a *app) helpPhases() error {
 			line += " (" + strings.Join(notes, ", ") + ")"
 		}
 		fmt.Fprintf(tab, "  %s\t%s\n", e.Token, line)
-		for ; len(steps) > 0; steps = steps[min(5, len(steps)):] {
-			fmt.Fprintf(tab, "  \t  %s\n", strings.Join(steps[:min(5, len(steps))], ", "))
+		for ; len(steps) > 0; steps = steps[min(4, len(steps)):] {
+			fmt.Fprintf(tab, "  \t  %s\n", strings.Join(steps[:min(4, len(steps))], ", "))
 		}
 	}
 	return a.printTable(&b, tab)
@@ -70,18 +70,44 @@ func (a *app) helpPhases() error {
 
 func (a *app) helpTopologies() error {
 	var b strings.Builder
-	b.WriteString("The topologies: who connects to whom. W is the number of ranks; self edges never occur.\n\n")
+	b.WriteString("The topologies: who connects to whom. No rank connects to itself.\n\n")
 	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, name := range rank.TopologyNames() {
 		fmt.Fprintf(tab, "  %s\t%s\n", name, rank.TopologySummary(name))
 	}
-	return a.printTable(&b, tab)
+	if err := tab.Flush(); err != nil {
+		return err
+	}
+	b.WriteString(topologyNotes)
+	return a.print(b.String())
 }
+
+const topologyNotes = `
+--initiators, --targets and --hot take ranks, ranges and hosts, separated by
+commas: 7, 0-3, 0-15:2 (every second), n1, gpu*, n[01-16].
+
+The file of --custom is a list of edges or a matrix. Empty lines and what
+follows a # do not count. A list has the initiators, a colon, and their targets,
+each with a weight if you like (1):
+
+  0: 1, 2-5
+  n1: 0*3, 4
+
+A matrix has a line for each rank, with the bytes that it has for each rank in
+turn, separated by blanks or commas; K, M, G, T are powers of 1024, and 0 is no
+edge:
+
+  0 4K 4K
+  1M 0 0
+  0 0 0
+
+Weights (hotspot, custom) are shares of the data of an initiator. This version
+transfers none: each edge gets the connections of -c, whatever it weighs.
+`
 
 func (a *app) printTable(b *strings.Builder, tab *tabwriter.Writer) error {
 	if err := tab.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprint(a.text, b.String())
-	return err
+	return a.print(b.String())
 }

@@ -36,61 +36,61 @@ Every flag can be given as RANKSTORM_… as well; flags win.`,
 			if err := a.env.apply("plan", cmd.Flags()); err != nil {
 				return err
 			}
-			f, warning, err := p.forecast(cmd.Flags().Changed)
+			f, warnings, err := p.forecast(cmd.Flags().Changed)
 			if err != nil {
 				return err
 			}
-			if warning != "" {
+			for _, warning := range warnings {
 				fmt.Fprintf(a.stderr, "rankstorm: warning: %s\n", warning)
 			}
 			if p.json {
 				return writeJSON(a.text, f)
 			}
-			return f.write(a.text)
+			return a.print(f.text())
 		},
 	}
 	p.register(cmd.Flags())
 	return cmd
 }
 
-// forecast checks the flags and computes; it warns of a plan that connects nobody.
-func (p *planFlags) forecast(named func(flag string) bool) (f *forecast, warning string, err error) {
+// forecast checks the flags and computes.
+func (p *planFlags) forecast(named func(flag string) bool) (f *forecast, warnings []string, err error) {
 	switch {
 	case p.ranks == 0 && !named("ranks"):
-		return nil, "", usagef("plan: how many ranks? for instance rankstorm plan --ranks 64")
+		return nil, nil, usagef("plan: how many ranks? for instance rankstorm plan --ranks 64")
 	case p.ranks < 1:
-		return nil, "", usagef("plan: --ranks %d: give at least 1", p.ranks)
+		return nil, nil, usagef("plan: --ranks %d: give at least 1", p.ranks)
 	case p.ranksPerHost < 1:
-		return nil, "", usagef("plan: --ranks-per-host %d: give at least 1", p.ranksPerHost)
+		return nil, nil, usagef("plan: --ranks-per-host %d: give at least 1", p.ranksPerHost)
 	case p.ranksPerProc < 1 || p.ranks%p.ranksPerProc != 0:
-		return nil, "", usagef("plan: --ranks-per-proc %d: give a divisor of the %d ranks", p.ranksPerProc, p.ranks)
+		return nil, nil, usagef("plan: --ranks-per-proc %d: give a divisor of the %d ranks", p.ranksPerProc, p.ranks)
 	case p.rank >= p.ranks:
-		return nil, "", usagef("plan: --rank %d: ranks are 0 to %d", p.rank, p.ranks-1)
+		return nil, nil, usagef("plan: --rank %d: ranks are 0 to %d", p.rank, p.ranks-1)
 	case named("list") && !named("rank"):
-		return nil, "", usagef("plan: --list belongs to --rank: name a rank")
+		return nil, nil, usagef("plan: --list belongs to --rank: name a rank")
 	case p.list < 0:
-		return nil, "", usagef("plan: --list %d: give 0 or more", p.list)
+		return nil, nil, usagef("plan: --list %d: give 0 or more", p.list)
 	case p.threads < 1:
-		return nil, "", usagef("plan: -n/--threads %d: give at least 1", p.threads)
+		return nil, nil, usagef("plan: -n/--threads %d: give at least 1", p.threads)
 	}
 	provider, ok := providers[p.transport]
 	if !ok {
-		return nil, "", usagef("plan: --transport %q is not known: use %s", p.transport, strings.Join(providerNames(), " or "))
+		return nil, nil, usagef("plan: --transport %q is not known: use %s", p.transport, strings.Join(providerNames(), " or "))
 	}
 	params, err := p.params("plan", named)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	view := rank.NewLayout(p.ranks, p.ranksPerHost)
 	t, err := rank.NewTopology(view, params)
 	if err != nil {
-		return nil, "", inCommand("plan", err)
+		return nil, nil, inCommand("plan", err)
 	}
 	f, err = makeForecast(t, view, p, fdCost(provider(), p.threads))
 	if err != nil {
-		return nil, "", inCommand("plan", err)
+		return nil, nil, inCommand("plan", err)
 	}
-	return f, nobodyConnects(t, params.Name, p.ranks, "--ranks"), nil
+	return f, doubts(t, params.Name, p.ranks, "--ranks"), nil
 }
 
 func writeJSON(w io.Writer, v any) error {
@@ -100,8 +100,8 @@ func writeJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// write prints the forecast as text, the same facts as its JSON.
-func (f *forecast) write(w io.Writer) error {
+// text prints the forecast, the same facts as its JSON.
+func (f *forecast) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s · %s · %s · %s per rank\n\n", f.Topology, count(int64(f.Size), "rank"), count(int64(f.Hosts), "host"), count(int64(f.Threads), "thread"))
 	pair := func(name, value, more string) {
@@ -120,23 +120,7 @@ func (f *forecast) write(w io.Writer) error {
 		count(int64(f.Peers), "peer"), count(int64(f.Initiators), "initiator"), count(int64(f.Targets), "target"), collect.FormatCount(int64(f.Idle))))
 	b.WriteString("\n")
 
-	tab := tabwriter.NewWriter(&b, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tab, "\trank\tedges out\tedges in\tout\tin\tfds\tlocal ports\tmemory\t")
-	for _, row := range []struct {
-		name string
-		need forecastNeed
-	}{{"fewest", f.Min}, {"median", f.Median}, {"most", f.Max}, {"in all", f.Total}} {
-		who := "–"
-		if row.need.Rank >= 0 {
-			who = collect.FormatCount(int64(row.need.Rank))
-		}
-		n := row.need
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.name, who, collect.FormatCount(n.OutEdges), collect.FormatCount(n.InEdges),
-			collect.FormatCount(n.Out), collect.FormatCount(n.In), collect.FormatCount(n.FDs), collect.FormatCount(n.LocalPorts), collect.FormatBytes(n.MemoryBytes))
-	}
-	if err := tab.Flush(); err != nil {
-		return err
-	}
+	f.writeNeeds(&b)
 	b.WriteString("\n")
 	pair("process fds", collect.FormatCount(f.WorstProcessFDs), "worst: "+f.WorstProcessFDsFormula)
 	pair("controller", collect.FormatCount(f.ControllerFDs), "more fds while gathering: one knock per process")
@@ -152,8 +136,39 @@ func (f *forecast) write(w io.Writer) error {
 	if f.Rank != nil {
 		f.Rank.write(&b)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
+}
+
+// writeNeeds is the table of what ranks need: one figure a row, so that it is
+// no wider in a large job than a terminal.
+func (f *forecast) writeNeeds(b *strings.Builder) {
+	needs := []forecastNeed{f.Min, f.Median, f.Max, f.Total}
+	tab := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tab, "a rank has\tfewest\tmedian\tmost\tin all\t")
+	row := func(name string, figure func(n forecastNeed) string) {
+		fmt.Fprintf(tab, "%s\t", name)
+		for _, n := range needs {
+			fmt.Fprintf(tab, "%s\t", figure(n))
+		}
+		fmt.Fprintln(tab)
+	}
+	counts := func(name string, of func(n forecastNeed) int64) {
+		row(name, func(n forecastNeed) string { return collect.FormatCount(of(n)) })
+	}
+	row("rank", func(n forecastNeed) string {
+		if n.Rank < 0 {
+			return "–"
+		}
+		return collect.FormatCount(int64(n.Rank))
+	})
+	counts("edges out", func(n forecastNeed) int64 { return n.OutEdges })
+	counts("edges in", func(n forecastNeed) int64 { return n.InEdges })
+	counts("out", func(n forecastNeed) int64 { return n.Out })
+	counts("in", func(n forecastNeed) int64 { return n.In })
+	counts("fds", func(n forecastNeed) int64 { return n.FDs })
+	counts("local ports", func(n forecastNeed) int64 { return n.LocalPorts })
+	row("memory", func(n forecastNeed) string { return collect.FormatBytes(n.MemoryBytes) })
+	_ = tab.Flush() // a strings.Builder takes everything
 }
 
 func (r *rankForecast) write(b *strings.Builder) {

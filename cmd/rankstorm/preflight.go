@@ -148,7 +148,7 @@ func check(n need, l limits) (warnings []string, err error) {
 	// What is open already is part of the control plane's share, unless a parent left more than that.
 	fds := n.fds + max(l.fdsUsed-controlFDs, 0)
 	if l.fdsHard > 0 && uint64(fds) > l.fdsHard {
-		return nil, rank.Errorf(rank.KindResource, "a process needs %d file descriptors, has %d: ulimit -n %d", fds, l.fdsHard, fds)
+		return nil, rank.Errorf(rank.KindResource, "a process needs %d file descriptors, has %d: ulimit -n %d as root, or a hard limit of that many (limits.conf, LimitNOFILE); or use fewer connections", fds, l.fdsHard, fds)
 	}
 	if n.rdma {
 		return checkRDMA(n, l)
@@ -256,10 +256,19 @@ func checkPlan(j *prepared, t rank.Topology, size, perHost int) ([]string, error
 		n.rounds = int64(s.Rounds)
 	}
 	warnings, err := check(n, j.limits)
-	if w := nobodyConnects(t, s.Topology.Name, size, "--spawn"); w != "" {
+	return append(warnings, doubts(t, s.Topology.Name, size, "--spawn")...), err
+}
+
+// doubts warns of a plan that is hardly what was meant; flag is the one that gives more ranks.
+func doubts(t rank.Topology, name string, size int, flag string) []string {
+	var warnings []string
+	if w := nobodyConnects(t, name, size, flag); w != "" {
 		warnings = append(warnings, w)
 	}
-	return warnings, err
+	if rank.Weighted(t) {
+		warnings = append(warnings, "topology "+name+": every edge gets the same number of connections (-c): weights are shares of the data, and this version transfers none")
+	}
+	return warnings
 }
 
 // nobodyConnects warns of a plan without edges, "" if it has some; flag is the one that gives more ranks.

@@ -60,7 +60,7 @@ func TestCheck(t *testing.T) {
 		{name: "exactly enough fds", need: need{fds: 1024}, limits: with(func(l *limits) { l.fdsHard, l.fdsUsed = 1024, controlFDs })},
 		{
 			name: "one fd short", need: need{fds: 1024}, limits: with(func(l *limits) { l.fdsHard, l.fdsUsed = 1024, controlFDs+1 }),
-			err: "a process needs 1025 file descriptors, has 1024: ulimit -n 1025",
+			err: "a process needs 1025 file descriptors, has 1024: ulimit -n 1025 as root, or a hard limit of that many (limits.conf, LimitNOFILE); or use fewer connections",
 		},
 		{name: "all ports", need: need{ports: 28232, rounds: 1}, limits: roomy},
 		{name: "one port short", need: need{ports: 28233}, limits: roomy, err: "one host needs 28233 local ports towards one listener, has 28232: sysctl"},

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -89,9 +91,9 @@ func (a *app) rootCommand() *cobra.Command {
 to each other in any topology through timed lockstep phases. Rank 0 prints one
 table for the whole job.
 
-  rankstorm run --spawn 8 --topology all_to_all -c 16      one machine, nothing else needed
-  rankstorm run -C n0 -P 64 --topology incast -c 100       the same line on every node
-  rankstorm plan --ranks 4096 --topology shift             what would run, without a socket`,
+  rankstorm run --spawn 8 --topology all_to_all -c 16   on one machine
+  rankstorm run -C n0 -P 64 --topology incast -c 100    the same line on every node
+  rankstorm plan --ranks 4096 --topology shift          what would run`,
 		Version:           versionLine(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -105,7 +107,15 @@ table for the whole job.
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if cmd == root {
+			return a.rootFlagError(root, err)
+		}
+		return flagError(cmd, err)
+	})
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		_ = a.print(cmp.Or(cmd.Long, cmd.Short) + "\n\n" + cmd.UsageString()) // a.text keeps what goes wrong
+	})
 	root.SetVersionTemplate("{{.Version}}\n")
 	commands := []*cobra.Command{a.runCommand(), a.planCommand(), a.devicesCommand(), a.cmtimeCommand(), a.versionCommand()}
 	root.AddCommand(commands...)
@@ -173,31 +183,61 @@ func unknownCommand(root *cobra.Command, word string) error {
 	return usagef("unknown command %q: there are %s", word, strings.Join(names, ", "))
 }
 
+// rootFlagError is about a flag where a command should be, or a command that
+// there is not, whose flags nobody knows.
+func (a *app) rootFlagError(root *cobra.Command, err error) error {
+	if word := a.args[0]; !strings.HasPrefix(word, "-") {
+		return unknownCommand(root, word)
+	}
+	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		for _, c := range root.Commands() {
+			f := c.Flags().Lookup(missing.GetSpecifiedName())
+			if missing.GetSpecifiedShortnames() != "" {
+				f = c.Flags().ShorthandLookup(missing.GetSpecifiedName())
+			}
+			if f != nil && c.Name() == "run" {
+				return usagef("%s: name the command first: rankstorm run %s", flagLabel(f), strings.Join(a.args, " "))
+			}
+		}
+	}
+	return flagError(root, err)
+}
+
 // flagError turns what pflag says into one line that says what to do.
 func flagError(cmd *cobra.Command, err error) error {
 	at, help := cmd.Name()+": ", cmd.CommandPath()+" --help"
 	if !cmd.HasParent() {
 		at = ""
 	}
+	names := flagNames(cmd.Flags())
 	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		name := missing.GetSpecifiedName()
+		typed, word := "--", missing.GetSpecifiedName()
 		if short := missing.GetSpecifiedShortnames(); short != "" {
-			return usagef("%sunknown flag -%s: see %s", at, name, help)
+			typed, word = "-", short
 		}
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if near := rank.Nearest(name, names); near != "" {
-			return usagef("%sunknown flag --%s: did you mean --%s?", at, name, near)
+		if near := rank.Nearest(word, names); near != "" && (typed == "--" || len(word) > 2) {
+			return usagef("%sunknown flag %s%s: did you mean --%s?", at, typed, word, near)
 		}
-		return usagef("%sunknown flag --%s: see %s", at, name, help)
+		return usagef("%sunknown flag %s%s: see %s", at, typed, missing.GetSpecifiedName(), help)
 	}
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return usagef("%s%s: %s", at, flagLabel(value.GetFlag()), badValue(value.GetFlag(), value.GetValue(), value.Unwrap()))
+		f := value.GetFlag()
+		if long := f.Shorthand + value.GetValue(); f.Shorthand != "" && slices.Contains(names, long) {
+			return usagef("%sunknown flag -%s: did you mean --%s?", at, long, long)
+		}
+		return usagef("%s%s: %s", at, flagLabel(f), badValue(f, value.GetValue(), value.Unwrap()))
 	}
 	if bare, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		return usagef("%s%s: a value is missing after it: see %s", at, flagLabel(bare.GetFlag()), help)
 	}
 	return usagef("%s%v: see %s", at, err, help)
+}
+
+// flagNames of a command, without dashes.
+func flagNames(flags *pflag.FlagSet) []string {
+	var names []string
+	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
 }
 
 // flagLabel is how messages name a flag: "-c/--connections".

@@ -31,8 +31,8 @@ becomes one rank (or several, --ranks-per-proc), and storms them over the chosen
 topology. Rank 0 prints the table.
 
   rankstorm run --spawn 8 --topology all_to_all -c 16
-  rankstorm run -C n0 -P 64 --topology incast -c 100        the same line on every node
-  srun -N 64 rankstorm run --topology shift                 Slurm says the rest
+  rankstorm run -C n0 -P 64 --topology incast -c 100     the same line on every node
+  srun -N 64 rankstorm run --topology shift              Slurm says the rest
 
 What a launcher (Slurm, Open MPI, MPICH, Flux, PALS, jsrun, torchrun, Kubernetes)
 left in the environment is used where no flag says otherwise; -v prints it.
@@ -292,10 +292,8 @@ func (a *app) terminal(cfg *runner.Config) {
 	}
 	if f, ok := a.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		cfg.StderrTTY = a.env.get("TERM") != "dumb"
-		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
-			cfg.Columns = columns
-		}
 	}
+	cfg.Columns, cfg.StderrColumns = columns(a.stdout), columns(a.stderr)
 }
 
 // ownRecord is what this process says about itself.

@@ -26,6 +26,9 @@ func (a *app) secret(command, file string, in *rendezvous.Inheritance) ([]byte, 
 	case file != "":
 		secret, err := readSecret(file)
 		if err != nil {
+			if errors.Is(err, os.ErrNotExist) {
+				err = fmt.Errorf("%w: make one, the same for all processes: head -c 32 /dev/urandom | base64 > %s; chmod 600 %[2]s", err, file)
+			}
 			return nil, usagef("%s: --secret-file %s: %w", command, file, err)
 		}
 		return secret, nil

@@ -39,8 +39,8 @@ func (t *topologyFlags) params(command string, named func(flag string) bool) (ra
 		Name: t.topology, Initiators: t.initiators, Targets: t.targets, Offsets: t.offsets, Staged: t.staged,
 		Hot: t.hot, HotShare: t.hotShare, ExcludeSameHost: t.excludeSameHost, Seed: t.seed,
 	}
-	if named("hot-share") && !(t.hotShare > 0 && t.hotShare <= 1) {
-		return p, usagef("%s: --hot-share %v: give a number above 0 and at most 1, for instance 0.8", command, t.hotShare)
+	if named("hot-share") && !(t.hotShare > 0 && t.hotShare < 1) {
+		return p, usagef("%s: --hot-share %v: give a number between 0 and 1, for instance 0.8", command, t.hotShare)
 	}
 	if t.m2n != "" {
 		var err error
