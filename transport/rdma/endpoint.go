@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankstorm/transport"
-	"rankstorm/transport/internal/epoll"
 	"rankstorm/transport/rdma/internal/verbs"
 )
 
@@ -191,16 +190,8 @@ func (e *endpoint) Close() error {
 	return nil
 }
 
-// watch puts the listener's channel into the worker's set. Level-triggered:
-// what a limited batch left is reported again. With several workers exclusive,
-// so that a request wakes one of them and not all.
-func (w *worker) watch(fd int) error {
-	bits := uint32(epoll.In)
-	if w.of > 1 {
-		bits |= epoll.Exclusive
-	}
-	return w.set.Add(fd, listenSlot, 0, bits)
-}
+// watch puts the listener's channel into the worker's set.
+func (w *worker) watch(fd int) error { return w.set.AddShared(fd, listenSlot, w.of) }
 
 func (w *worker) unwatch(fd int) { _ = w.set.Remove(fd) }
 

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankstorm/transport"
-	"rankstorm/transport/internal/epoll"
 )
 
 // endpoint is one rank's listener and workers.
@@ -172,16 +171,8 @@ func (e *endpoint) Close() error {
 	return nil
 }
 
-// watch puts the listener into the worker's set. Level-triggered: what a
-// limited batch left is reported again. With several workers exclusive, so
-// that a request wakes one of them and not all, and they share evenly.
-func (w *worker) watch(fd int) error {
-	bits := uint32(epoll.In)
-	if w.of > 1 {
-		bits |= epoll.Exclusive
-	}
-	return w.set.Add(fd, listenSlot, 0, bits)
-}
+// watch puts the listener into the worker's set.
+func (w *worker) watch(fd int) error { return w.set.AddShared(fd, listenSlot, w.of) }
 
 func (w *worker) unwatch(fd int) { _ = w.set.Remove(fd) }
 

@@ -13,13 +13,12 @@ import (
 
 // What a descriptor may be registered for. Hang-up and error always come.
 const (
-	In        = unix.EPOLLIN
-	Out       = unix.EPOLLOUT
-	PeerShut  = unix.EPOLLRDHUP
-	Edge      = unix.EPOLLET
-	Exclusive = unix.EPOLLEXCLUSIVE
-	HangUp    = unix.EPOLLHUP
-	Err       = unix.EPOLLERR
+	In       = unix.EPOLLIN
+	Out      = unix.EPOLLOUT
+	PeerShut = unix.EPOLLRDHUP
+	Edge     = unix.EPOLLET
+	HangUp   = unix.EPOLLHUP
+	Err      = unix.EPOLLERR
 )
 
 // wakeSlot marks the eventfd among the events; callers use slots ≥ 0.
@@ -66,6 +65,17 @@ const FDs = 2
 // Add registers fd; slot and gen come back with its events.
 func (s *Set) Add(fd int, slot, gen int32, bits uint32) error {
 	return unix.EpollCtl(s.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: bits, Fd: slot, Pad: gen})
+}
+
+// AddShared registers what several sets wait for, a listener. Level-triggered: what
+// a limited batch left is reported again. In more than one set exclusive, so that
+// what comes wakes one waiter and not all, and they share evenly.
+func (s *Set) AddShared(fd int, slot int32, sets int) error {
+	bits := uint32(In)
+	if sets > 1 {
+		bits |= unix.EPOLLEXCLUSIVE
+	}
+	return s.Add(fd, slot, 0, bits)
 }
 
 // Modify changes what fd is registered for; what it is ready for already is

@@ -1,6 +1,7 @@
 package epoll
 
 import (
+	"errors"
 	"math"
 	"testing"
 
@@ -92,5 +93,29 @@ func TestWaitDoesNotAllocate(t *testing.T) {
 		_ = s.Remove(a)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// What several sets wait for wakes one of them: the kernel lets nobody modify such a registration. What they leave is
+// reported again.
+func TestSharedDescriptors(t *testing.T) {
+	for _, sets := range []int{1, 2} {
+		s := newSet(t)
+		a, b := pair(t)
+		if err := s.AddShared(a, 4, sets); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Modify(a, 4, 0, In); errors.Is(err, unix.EINVAL) != (sets > 1) {
+			t.Errorf("%d sets: modified, %v", sets, err)
+		}
+		if _, err := unix.Write(b, []byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		ev := make([]Event, 8)
+		for range 2 {
+			if n, _, err := s.Wait(0, ev); n != 1 || err != nil || ev[0].Slot != 4 {
+				t.Errorf("%d sets: %d events, first %+v, %v", sets, n, ev[0], err)
+			}
+		}
 	}
 }
