@@ -10,41 +10,20 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"rankstorm/rank"
+	"rankstorm/test/printed"
 )
 
-// output collects what children write, from several goroutines.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-func (o *output) lines() []string {
-	lines := strings.Split(strings.TrimSpace(o.String()), "\n")
-	slices.Sort(lines)
-	return lines
-}
+// sorted lines of several processes.
+func sorted(t *printed.Text) []string { return slices.Sorted(slices.Values(t.Lines())) }
 
 // play spawns n children with a part.
-func play(ctx context.Context, n, hosts int, part ...string) (code int, out, errs *output, err error) {
-	out, errs = &output{}, &output{}
+func play(ctx context.Context, n, hosts int, part ...string) (code int, out, errs *printed.Text, err error) {
+	out, errs = &printed.Text{}, &printed.Text{}
 	code, err = Spawn(ctx, SpawnConfig{N: n, Hosts: hosts, Args: append([]string{"spawned"}, part...), Out: out, Err: errs})
 	return code, out, errs, err
 }
@@ -62,7 +41,7 @@ func TestSpawn(t *testing.T) {
 			want = append(want, fmt.Sprintf("%d %d %s 32", i, n, host))
 		}
 		slices.Sort(want)
-		if got := out.lines(); !slices.Equal(got, want) {
+		if got := sorted(out); !slices.Equal(got, want) {
 			t.Errorf("%d processes: got %q, want %q", n, got, want)
 		}
 	}
@@ -73,7 +52,7 @@ func TestSpawnHosts(t *testing.T) {
 	if code != 0 || err != nil {
 		t.Fatalf("code %d, error %v, stderr %s", code, err, errs)
 	}
-	if got, want := out.lines(), []string{"0 5 h0 32", "1 5 h0 32", "2 5 h0 32", "3 5 h1 32", "4 5 h1 32"}; !slices.Equal(got, want) {
+	if got, want := sorted(out), []string{"0 5 h0 32", "1 5 h0 32", "2 5 h0 32", "3 5 h1 32", "4 5 h1 32"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -127,7 +106,7 @@ func TestSpawnKillsStoppedRoot(t *testing.T) {
 
 // Who insists gets an end at once, and one line that says so.
 func TestSpawnSecondSignal(t *testing.T) {
-	out := &output{}
+	out := &printed.Text{}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	said := func(word string) {
@@ -168,7 +147,7 @@ func TestSpawnSignals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			out := &output{}
+			out := &printed.Text{}
 			go func() {
 				for strings.Count(out.String(), "ready") < 3 {
 					if pause(ctx, 5*time.Millisecond) != nil {

@@ -75,6 +75,7 @@ var rooms = map[string]room{
 	"test/killmatrix": {others: []string{"golang.org/x/sys/unix"}},
 	"test/cmtables":   {},
 	"test/need":       {},
+	"test/printed":    {},
 	"test/corpus":     {},
 	"test/rdma":       {},
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rankstorm/test/printed"
 )
 
 // Kill one process of a job in the milliseconds in which the job ends: all
@@ -18,23 +20,8 @@ import (
 // says so.
 // RANKSTORM_KILLS sets the number of moments, RANKSTORM_SEED replays one.
 func TestKillAroundTheEnd(t *testing.T) {
-	kills, first := 12, uint64(1)
-	if s := os.Getenv("RANKSTORM_KILLS"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kills = n
-	}
-	if s := os.Getenv("RANKSTORM_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, kills = n, 1
-	}
 	codes := map[int]int{}
-	for seed := first; seed < first+uint64(kills); seed++ {
+	for _, seed := range seeds(t, "RANKSTORM_KILLS", 12) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { codes[killAtEnd(t, seed)]++ })
 	}
 	t.Logf("exit codes: %v", codes)
@@ -46,7 +33,7 @@ func killAtEnd(t *testing.T, seed uint64) int {
 	dir := t.TempDir()
 	controller := freeAddress(t)
 	cmds := make([]*exec.Cmd, procs)
-	outs := make([]said, procs)
+	outs := make([]printed.Text, procs)
 	for i := range cmds {
 		own := filepath.Join(dir, strconv.Itoa(i))
 		if err := os.Mkdir(own, 0o755); err != nil {

@@ -1,7 +1,6 @@
 package test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,30 +18,13 @@ import (
 
 	"rankstorm/test/junk"
 	"rankstorm/test/need"
+	"rankstorm/test/printed"
 )
-
-// said is what a process printed; it may be read while it writes.
-type said struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 // watched is a process of a job, and what it prints.
 type watched struct {
 	cmd    *exec.Cmd
-	stderr said
+	stderr printed.Text
 }
 
 func (v *watched) pid() int { return v.cmd.Process.Pid }

@@ -7,34 +7,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"rankstorm/test/printed"
 )
 
 // Kill any one process of a job at a seeded random moment: every survivor ends
 // within 5 s, the loss is named, nothing is left.
 // RANKSTORM_KILLS sets the number of moments, RANKSTORM_SEED replays one.
 func TestKillAtRandomMoments(t *testing.T) {
-	kills := 12
-	if s := os.Getenv("RANKSTORM_KILLS"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kills = n
-	}
-	first := uint64(1)
-	if s := os.Getenv("RANKSTORM_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, kills = n, 1
-	}
-	for seed := first; seed < first+uint64(kills); seed++ {
+	for _, seed := range seeds(t, "RANKSTORM_KILLS", 12) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { killOnce(t, seed) })
 	}
 }
@@ -44,7 +29,7 @@ func killOnce(t *testing.T, seed uint64) {
 	const procs, phaseTimeout = 8, 20 * time.Second
 	cmd := exec.Command(binary, "run", "--spawn", fmt.Sprint(procs), "--topology", "all_to_all", "-c", "16", "--rounds", "100000", "--phase-timeout", phaseTimeout.String())
 	cmd.Dir = t.TempDir()
-	var stderr said // read while it writes if the job does not end
+	var stderr printed.Text // read while it writes if the job does not end
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -1,10 +1,8 @@
 package test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,27 +43,9 @@ func stopInHold(t *testing.T, ranks ...int) (d paused, table string) {
 	path := filepath.Join(dir, "result.json")
 	cmd := exec.Command(binary, "run", "--spawn", strconv.Itoa(procs), "-c", "4", "--hold", "qp=1500ms", "-o", path)
 	cmd.Dir = dir
-	var stdout, all bytes.Buffer
+	var stdout bytes.Buffer
 	cmd.Stdout = &stdout
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
-	pids := map[int]int{}
-	lines := bufio.NewScanner(stderr)
-	for len(pids) < procs && lines.Scan() {
-		fmt.Fprintln(&all, lines.Text())
-		if m := holding.FindStringSubmatch(lines.Text()); m != nil {
-			r, _ := strconv.Atoi(m[1])
-			pids[r], _ = strconv.Atoi(m[2])
-		}
-	}
-	if len(pids) == procs {
+	stderr, err := inHold(t, cmd, procs, func(pids map[int]int) {
 		time.Sleep(200 * time.Millisecond)
 		for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
 			for _, r := range ranks {
@@ -75,12 +55,9 @@ func stopInHold(t *testing.T, ranks ...int) (d paused, table string) {
 			}
 			time.Sleep(400 * time.Millisecond)
 		}
-	}
-	for lines.Scan() {
-		fmt.Fprintln(&all, lines.Text())
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatalf("%v\n%s", err, all.String())
+	})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -1,16 +1,12 @@
 package test
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -22,26 +18,7 @@ const stopped = 300 * time.Millisecond
 // at least 250 ms, and as stopped if the kernel's scheduler says that it waited for no CPU.
 // RANKSTORM_STOPS sets the number of stops, RANKSTORM_SEED replays one.
 func TestStopOfARankInConnectIsNamed(t *testing.T) {
-	stops := 3
-	if s := os.Getenv("RANKSTORM_STOPS"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 {
-			t.Fatalf("RANKSTORM_STOPS=%s: want a number of stops", s)
-		}
-		stops = n
-	}
-	first := uint64(1)
-	if s := os.Getenv("RANKSTORM_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first = n
-		if os.Getenv("RANKSTORM_STOPS") == "" {
-			stops = 1
-		}
-	}
-	for seed := first; seed < first+uint64(stops); seed++ {
+	for _, seed := range seeds(t, "RANKSTORM_STOPS", 3) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 3))
 			// Under load a job may begin to connect late and the stop miss the phase; that says nothing.
@@ -74,8 +51,6 @@ type stop struct {
 	stderr string
 }
 
-var holding = regexp.MustCompile(`holding rank (\d+) pid (\d+) phase qp`)
-
 // stopOnce runs a paced job whose connect phase lasts for about two seconds and stops one process in it.
 func stopOnce(t *testing.T, rng *rand.Rand) (s stop) {
 	t.Helper()
@@ -91,41 +66,18 @@ func stopOnce(t *testing.T, rng *rand.Rand) (s stop) {
 	}
 	cmd := exec.Command(binary, s.args...)
 	cmd.Dir = dir
-	var all bytes.Buffer
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
-	pids := map[int]int{}
-	lines := bufio.NewScanner(stderr)
-	for len(pids) < procs && lines.Scan() {
-		fmt.Fprintln(&all, lines.Text())
-		if m := holding.FindStringSubmatch(lines.Text()); m != nil {
-			r, _ := strconv.Atoi(m[1])
-			pids[r], _ = strconv.Atoi(m[2])
-		}
-	}
 	s.rank = rng.IntN(procs)
 	moment := 200*time.Millisecond + time.Duration(rng.Int64N(int64(wall)))
-	if pid := pids[s.rank]; pid > 0 {
+	var err error
+	s.stderr, err = inHold(t, cmd, procs, func(pids map[int]int) {
 		time.Sleep(moment)
 		s.at = time.Now()
-		if syscall.Kill(pid, syscall.SIGSTOP) == nil { // else the job is over, which the document will show
+		if syscall.Kill(pids[s.rank], syscall.SIGSTOP) == nil { // else the job is over, which the document will show
 			time.Sleep(stopped)
 			s.end = time.Now()
-			_ = syscall.Kill(pid, syscall.SIGCONT)
+			_ = syscall.Kill(pids[s.rank], syscall.SIGCONT)
 		}
-	}
-	for lines.Scan() {
-		fmt.Fprintln(&all, lines.Text())
-	}
-	err = cmd.Wait()
-	s.stderr = all.String()
+	})
 	if err != nil {
 		t.Fatalf("rankstorm %q: %v\n%s", s.args, err, s.stderr)
 	}

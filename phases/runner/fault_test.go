@@ -19,7 +19,7 @@ import (
 	"rankstorm/transport/sim"
 )
 
-var faultSeed = flag.Uint64("seed", 0, "run only this job of TestFaults")
+var faultSeed = flag.Uint64("seed", 0, "run only this one of a test's seeded jobs")
 
 // faultJob is one whole job to which one thing happens.
 type faultJob struct {
@@ -141,13 +141,8 @@ func (j *faultJob) cutOff(seen bool) string {
 // code at all survivors, the lost named, and the documents where they belong
 // and nowhere else.
 func TestFaults(t *testing.T) {
-	jobs := uint64(share(t, 20) * len(faultKinds))
-	first := uint64(0)
-	if *faultSeed != 0 {
-		first, jobs = *faultSeed-1, 1
-	}
 	counts, hit := map[string]int{}, map[string]int{} // jobs of a kind, and those that it changed
-	for seed := first + 1; seed <= first+jobs; seed++ {
+	for _, seed := range seeds(share(t, 20) * len(faultKinds)) {
 		kind := faultKinds[seed%uint64(len(faultKinds))]
 		counts[kind.name]++
 		var told string

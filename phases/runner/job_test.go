@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"rankstorm/rank"
 	"rankstorm/rendezvous"
 	"rankstorm/rendezvous/memnet"
+	"rankstorm/test/printed"
 	"rankstorm/transport"
 	"rankstorm/transport/sim"
 )
@@ -46,27 +46,9 @@ type bubbleProc struct {
 	cancel context.CancelCauseFunc
 	err    error
 	ended  time.Duration // since the start of the job
-	stderr text
-	stdout text
+	stderr printed.Text
+	stdout printed.Text
 	out    string
-}
-
-// text is what a process printed, to be read while it runs.
-type text struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (x *text) Write(b []byte) (int, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.b.Write(b)
-}
-
-func (x *text) String() string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.b.String()
 }
 
 // haltClock stands still while its process is stopped, and with it all that asks for the time.

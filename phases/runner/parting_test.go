@@ -20,10 +20,7 @@ import (
 // A process is killed in the milliseconds around the end of the job. Whoever lives leaves with the same exit code: 0 with
 // the root's document if the end was decided, 1 if not. The clock is fake and the network seeded, so a seed is one moment.
 func TestKilledAroundTheEnd(t *testing.T) {
-	first, jobs := uint64(1), uint64(share(t, 100))
-	if *faultSeed != 0 {
-		first, jobs = *faultSeed, 1
-	}
+	all := seeds(share(t, 100))
 	mc := memnet.Config{Latency: 2 * time.Millisecond}
 	job := func(t *testing.T, seed uint64) *bubble {
 		mc := mc
@@ -31,7 +28,7 @@ func TestKilledAroundTheEnd(t *testing.T) {
 		return startOver(t, 3, spec(9, func(s *phases.Spec) { s.TreeArity, s.Topology.Name = 2, "ring" }), sim.FabricConfig{}, mc)
 	}
 	codes := map[int]int{}
-	for seed := first; seed < first+jobs; seed++ {
+	for _, seed := range all {
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			var end time.Duration // of the undisturbed job
 			synctest.Test(t, func(t *testing.T) {
@@ -78,7 +75,7 @@ func TestKilledAroundTheEnd(t *testing.T) {
 			t.Fatalf("replay with -run TestKilledAroundTheEnd -seed %d", seed)
 		}
 	}
-	if jobs >= 25 && (codes[0] < int(jobs)/10 || codes[1] < int(jobs)/10) {
+	if jobs := len(all); jobs >= 25 && (codes[0] < jobs/10 || codes[1] < jobs/10) {
 		t.Errorf("exit codes %v: the moments lie on one side only", codes)
 	}
 	t.Logf("exit codes: %v", codes)

@@ -23,3 +23,14 @@ func share(t *testing.T, all int) int {
 	}
 	return max(1, all*percent/100)
 }
+
+// seeds from 1 to n, or the one of -seed.
+func seeds(n int) (list []uint64) {
+	if *faultSeed != 0 {
+		return []uint64{*faultSeed}
+	}
+	for i := range n {
+		list = append(list, uint64(i)+1)
+	}
+	return list
+}

@@ -16,11 +16,7 @@ import (
 
 // An inner process is killed while the last phase is held: whoever lives is in the figures of that phase.
 func TestSubtreesFiguresArriveFromTheLastPhase(t *testing.T) {
-	first, jobs := uint64(1), uint64(share(t, 40))
-	if *faultSeed != 0 {
-		first, jobs = *faultSeed, 1
-	}
-	for seed := first; seed < first+jobs; seed++ {
+	for _, seed := range seeds(share(t, 40)) {
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const procs = 18

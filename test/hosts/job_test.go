@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,10 +11,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"rankstorm/test/printed"
 )
 
 // document is the part of the result document that these tests read.
@@ -39,29 +39,11 @@ type document struct {
 	}
 }
 
-// buffer may be read while a process writes to it.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // running is one started command: a process of a job, or a launcher of many.
 type running struct {
 	name           string
 	cmd            *exec.Cmd
-	stdout, stderr buffer
+	stdout, stderr printed.Text
 	done           chan struct{} // closed when it has ended
 	ended          time.Time
 	code           int // -1 if a signal ended it
