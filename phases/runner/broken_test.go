@@ -11,6 +11,21 @@ import (
 	"rankstorm/transport/sim"
 )
 
+// lostInHold is the document of a job of four that loses a process while all hold.
+func lostInHold(t *testing.T, phase phases.Token, victim, writer int) *collect.Document {
+	t.Helper()
+	b := start(t, 2, spec(4, func(s *phases.Spec) { s.Holds = []phases.Hold{{Phase: phase, For: 3 * time.Second}} }), sim.FabricConfig{})
+	time.Sleep(2 * time.Second)
+	b.kill(victim)
+	b.wait()
+	if writer != 0 {
+		b.procs[writer].out = filepath.Join(b.dir, "1.partial.json")
+	}
+	d := b.document(writer)
+	agree(t, d)
+	return d
+}
+
 // A process dies while all hold after connect. The connections to it had been established: no step of them failed, they
 // broke. What the plan asked for stays what it was, whoever says so.
 func TestConnectionsThatBreakInAHold(t *testing.T) {
@@ -20,21 +35,11 @@ func TestConnectionsThatBreakInAHold(t *testing.T) {
 	}{{"one of four", 2, 0}, {"the root", 0, 1}} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := start(t, 2, spec(4, func(s *phases.Spec) {
-					s.Holds = []phases.Hold{{Phase: phases.Connect, For: 3 * time.Second}}
-				}), sim.FabricConfig{})
-				time.Sleep(2 * time.Second)
-				b.kill(test.victim)
-				b.wait()
-				if test.writer != 0 {
-					b.procs[test.writer].out = filepath.Join(b.dir, "1.partial.json")
-				}
-				d := b.document(test.writer)
+				d := lostInHold(t, phases.Connect, test.victim, test.writer)
 				want := collect.Conns{Planned: 12, Started: 9, Established: 9, Accepted: 9, Broken: 3}
 				if d.Connections != want {
 					t.Errorf("connections %+v, want %+v", d.Connections, want)
 				}
-				agree(t, d)
 				for _, e := range d.Errors {
 					if e.Phase != "connect" || e.Step != "" || int(*e.Peer) != test.victim {
 						t.Errorf("error %+v, want one of connect, of no step, to rank %d", e, test.victim)
@@ -60,20 +65,10 @@ func TestConnectionsThatBreakInAHold(t *testing.T) {
 func TestLossBeforeTheFirstRound(t *testing.T) {
 	for _, test := range []struct{ victim, writer int }{{2, 0}, {0, 1}} {
 		synctest.Test(t, func(t *testing.T) {
-			b := start(t, 2, spec(4, func(s *phases.Spec) {
-				s.Holds = []phases.Hold{{Phase: phases.ClockSync, For: 3 * time.Second}}
-			}), sim.FabricConfig{})
-			time.Sleep(2 * time.Second)
-			b.kill(test.victim)
-			b.wait()
-			if test.writer != 0 {
-				b.procs[test.writer].out = filepath.Join(b.dir, "1.partial.json")
-			}
-			d := b.document(test.writer)
+			d := lostInHold(t, phases.ClockSync, test.victim, test.writer)
 			if want := (collect.Conns{Planned: 12}); d.Connections != want {
 				t.Errorf("process %d lost: connections %+v, want %+v", test.victim, d.Connections, want)
 			}
-			agree(t, d)
 		})
 	}
 }

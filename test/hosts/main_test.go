@@ -20,16 +20,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if !need.Required("hosts") {
-		fmt.Println("test/hosts: skipped: these tests need root and change network namespaces; run them with: make test-hosts")
-		os.Exit(0)
-	}
-	code, err := prepared(m.Run)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "test/hosts:", err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(need.Run("hosts", "need root and change network namespaces", func() (int, error) { return prepared(m.Run) }))
 }
 
 // prepared builds the program, runs the tests, and leaves nothing.

@@ -1,6 +1,9 @@
 package need
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 // ended records how Absent ended the test; it goes on, unlike the real one.
 type ended struct {
@@ -21,6 +24,24 @@ func TestAbsent(t *testing.T) {
 		e := &ended{TB: t}
 		if Absent(e, "ipv6", "none"); e.how != want {
 			t.Errorf("RANKSTORM_REQUIRE=%s: %s, want %s", require, e.how, want)
+		}
+	}
+}
+
+func TestRun(t *testing.T) {
+	broken := errors.New("broken")
+	for _, c := range []struct {
+		require string
+		code    int
+		err     error
+		want    int
+		ran     bool
+	}{{"", 3, nil, 0, false}, {"rdma", 3, nil, 0, false}, {"hosts", 3, nil, 3, true}, {"hosts", 0, nil, 0, true}, {"hosts", 0, broken, 1, true}} {
+		t.Setenv("RANKSTORM_REQUIRE", c.require)
+		ran := false
+		got := Run("hosts", "do nothing", func() (int, error) { ran = true; return c.code, c.err })
+		if got != c.want || ran != c.ran {
+			t.Errorf("%+v: %d, ran %v", c, got, ran)
 		}
 	}
 }

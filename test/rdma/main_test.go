@@ -23,16 +23,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if !need.Required("rdma") {
-		fmt.Println("test/rdma: skipped: these tests start virtual machines; run them with: make test-rdma")
-		os.Exit(0)
-	}
-	code, err := prepared(m.Run)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "test/rdma:", err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(need.Run("rdma", "start virtual machines", func() (int, error) { return prepared(m.Run) }))
 }
 
 // prepared builds the program, runs the tests, and leaves nothing.
