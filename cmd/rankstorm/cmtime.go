@@ -158,6 +158,9 @@ func (a *app) runCmtime(ctx context.Context, f *cmtimeFlags) error {
 	if f.resolving && f.transport != "rdma" {
 		fmt.Fprintf(a.stderr, "rankstorm: cmtime: -r and -t mean nothing over %s: addresses and routes are looked up on this host\n", f.transport)
 	}
+	if f.qpn != cmtimeQPN && f.transport != "rdma" {
+		fmt.Fprintf(a.stderr, "rankstorm: cmtime: -q means nothing over %s: there are no queue pairs to number\n", f.transport)
+	}
 	spec := cmtimePlan(f)
 	if err := spec.Validate(); err != nil {
 		return withCode{inCommand("cmtime", err), 1}
