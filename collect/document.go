@@ -63,7 +63,7 @@ type Document struct {
 	RoundsHeld     []RoundHeldDoc     `json:"round_resources"`
 	HeldMore       int64              `json:"round_resources_left_out"`
 	Growth         *GrowthDoc         `json:"growth"` // null: too few rounds
-	Limits         map[string]int64   `json:"limits"` // of the root process: open files, backlog, ports …
+	Limits         map[string]int64   `json:"limits"` // of the root process, see cmd/rankstorm
 	Errors         []ErrorDoc         `json:"errors"`
 	ErrorsMore     int64              `json:"errors_left_out"`
 	Causes         []Cause            `json:"causes"`

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"rankstorm/phases"
 	"rankstorm/rank"
+	"rankstorm/transport"
 )
 
 func compiledSchema(t *testing.T) *jsonschema.Schema {
@@ -116,6 +121,53 @@ func TestSchemaIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	walk(schema)
+}
+
+// So do the names that stand in values: of failures, kinds of errors, settings.
+func TestNamesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/result-schema.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := slices.Collect(maps.Values(kindNames))
+	for c := transport.CauseNone + 1; c < transport.CauseCount; c++ {
+		names = append(names, c.String())
+	}
+	for _, kv := range phases.DefaultSpec().Settings() {
+		names = append(names, kv.Key)
+	}
+	for _, name := range names {
+		if !bytes.Contains(page, []byte("`"+name+"`")) {
+			t.Errorf("docs/result-schema.md does not explain %q", name)
+		}
+	}
+}
+
+// The examples of the page read real documents.
+func TestDocumentedReaders(t *testing.T) {
+	page, err := os.ReadFile("../docs/result-schema.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := regexp.MustCompile("(?s)```python\n(.*?)```").FindSubmatch(page)
+	if code == nil {
+		t.Fatal("no example")
+	}
+	dir := t.TempDir()
+	script, python := filepath.Join(dir, "read.py"), needPython(t)
+	if err := os.WriteFile(script, code[1], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"clean", "failed"} {
+		file := filepath.Join(dir, name+".json")
+		if err := os.WriteFile(file, encode(t, finishedStory(t, name)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(python, script, file).CombinedOutput()
+		if err != nil || !bytes.Contains(out, []byte("connected,")) || !bytes.Contains(out, []byte("on average")) {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
 }
 
 func TestDocumentRoundTrip(t *testing.T) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -178,6 +180,23 @@ func TestNamesHosts(t *testing.T) {
 	} {
 		if got := namesHosts(c.params); got != c.want {
 			t.Errorf("%+v: got %v, want %v", c.params, got, c.want)
+		}
+	}
+}
+
+// The names of limits in the document stand in its description.
+func TestLimitsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "result-schema.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := limits{fdsHard: 1, portHigh: 1, somaxconn: 1, rdmaBacklog: 1, rdmaRecvQueue: 1, rdmaSendQueue: 1}.list()
+	if len(list) != 6 {
+		t.Fatalf("%d limits, want all 6: %v", len(list), list)
+	}
+	for _, l := range list {
+		if !strings.Contains(string(page), "`"+l.Name+"`") {
+			t.Errorf("docs/result-schema.md does not explain the limit %s", l.Name)
 		}
 	}
 }
