@@ -55,6 +55,9 @@ func Diagnose(d *Document) []Cause {
 	out = append(out, stragglers(d, hosts, starved, uneven, stopped)...)
 	out = append(out, exhausted(d)...)
 	failed := failedConnections(d, hosts)
+	for i := range failed {
+		failed[i].absent(out)
+	}
 	n := d.Connections.Dead
 	for _, c := range failed {
 		if c.Kind == "dead" {
@@ -72,6 +75,20 @@ func Diagnose(d *Document) []Cause {
 	planted(d, out)
 	adviseOnce(out)
 	return out
+}
+
+// absent does not send for a firewall where the rank that did not answer is
+// known to have been late, or to have stood still, in that phase.
+func (c *Cause) absent(known []Cause) {
+	if c.Fix != deadFix || c.Rank == nil {
+		return
+	}
+	for _, k := range known {
+		if (k.Kind == "stopped" || k.Kind == "straggler" || k.Kind == "stall") && k.Phase == c.Phase && k.Rank != nil && *k.Rank == *c.Rank {
+			c.Fix = fmt.Sprintf("rank %d was not there to answer (above)", *c.Rank)
+			return
+		}
+	}
 }
 
 // adviseOnce takes a fix away that stands with an earlier cause.

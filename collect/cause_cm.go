@@ -146,6 +146,9 @@ func dropped(d *Document, p PortDoc, taken map[rank.Rank]int64) []Cause {
 	if n <= 0 || len(p.Ranks) == 0 {
 		return nil
 	}
+	if len(d.EdgeList) > 0 && d.EdgesMore == 0 && d.reach(p.Ranks) == 0 {
+		return nil // nobody connects to them: the requests were not for their listeners
+	}
 	c := p.cause("backlog", n)
 	c.Evidence = fmt.Sprintf("connect: backlog drops at %s: %s (%s received, %s accepted, %s rejected, %s received twice)",
 		p.who(), FormatCount(n), plural(received, "request", "requests"), FormatCount(accepted), FormatCount(rejected), FormatCount(twice))

@@ -180,6 +180,19 @@ func TestCommunicationCauses(t *testing.T) {
 	}
 }
 
+// Requests that come to the port of a rank to which nobody connects did not find its backlog full.
+func TestNoBacklogWithoutTargets(t *testing.T) {
+	const lines = "0 connect cm_rx_msgs/req 9\n1 connect cm_tx_msgs/req 9\n"
+	for to, want := range map[rank.Rank]int{0: 1, 1: 0} {
+		d := cmDoc(0, nil, lines)
+		d.EdgeList = []EdgeDoc{{From: 1 - to, To: to, Planned: 9, Rounds: 1}}
+		got := slices.DeleteFunc(communication(d), func(c Cause) bool { return c.Kind != "backlog" })
+		if len(got) != want {
+			t.Errorf("an edge to rank %d: %+v", to, got)
+		}
+	}
+}
+
 // The count of backlog drops is in the cause itself, with the rank and the knob.
 func TestBacklogCauseNames(t *testing.T) {
 	c := Diagnose(cmDoc(201, nil, "1 connect cm_tx_msgs/req 266\n0 connect cm_rx_msgs/req 266"))[0]

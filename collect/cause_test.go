@@ -187,6 +187,22 @@ func TestDeadConnectionsAreToldOnce(t *testing.T) {
 	}
 }
 
+// A target that is known to have been late is not looked for behind a firewall.
+func TestDeadBehindALateTarget(t *testing.T) {
+	for _, c := range []struct {
+		lateMS float64
+		fix    string
+	}{{0, deadFix}, {1030, "rank 1 was not there to answer (above)"}} {
+		d := lateDoc(0, 0, c.lateMS, 0)
+		d.Phases[0].Steps = []StepDoc{{Step: "establish", Failures: map[string]int64{"timeout": 3}, PerRank: []PerRankDoc{{Rank: 0, Failed: 3}}}}
+		d.EdgeList = []EdgeDoc{{From: 0, To: 1, Failed: 3}, {From: 1, To: 0}}
+		got := Diagnose(d)
+		if last := got[len(got)-1]; last.Kind != "dead" || last.Rank == nil || *last.Rank != 1 || last.Fix != c.fix {
+			t.Errorf("late by %v ms: %+v", c.lateMS, last)
+		}
+	}
+}
+
 // Ranks of one process are late together and told together; what is small
 // beside the worst is not told.
 func TestStragglersAreGroupedAndRanked(t *testing.T) {
