@@ -278,6 +278,20 @@ var fixes = map[string]string{
 	"bad hello":   "something else listens on that address, or processes of two jobs met",
 }
 
+// rdmaFixes are those that differ over RDMA.
+var rdmaFixes = map[string]string{
+	"no memory": "rankstorm devices on that host says what may have run out: locked memory (ulimit -l), queue pairs in use, rdma.max of its cgroup; use fewer connections, or --mimic",
+	"reset":     "the target still has a connection of that queue pair number: wait until the last job's are over; no two jobs with --mimic on one adapter",
+}
+
+// fixOf a failure cause.
+func (d *Document) fixOf(cause string) string {
+	if fix := rdmaFixes[cause]; d.Transport == "rdma" && fix != "" {
+		return fix
+	}
+	return fixes[cause]
+}
+
 const (
 	deadFix    = "look for a middlebox or firewall that accepts for the target, or a target that stopped"
 	timeoutFix = "nothing answers there: look for a firewall that drops, a wrong route or address (-b, -B), a host that is down"
@@ -354,7 +368,7 @@ func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 			parts = append(parts, fmt.Sprintf("%s %s", c, FormatCount(failed.byCause[c])))
 		}
 		c := Cause{
-			Kind: "failed", Phase: p.Phase, Count: &n, Fix: fixes[causes[0]],
+			Kind: "failed", Phase: p.Phase, Count: &n, Fix: d.fixOf(causes[0]),
 			Evidence: fmt.Sprintf("%s: %s (%s)", p.Phase, plural(n, "failure", "failures"), strings.Join(parts, ", ")),
 		}
 		if p.Phase == "probe" && d.Connections.Dead > 0 {
@@ -362,11 +376,8 @@ func failedConnections(d *Document, hosts map[rank.Rank]string) []Cause {
 			c.Evidence = fmt.Sprintf("%s (%s)", deadEvidence(d, n), strings.Join(parts, ", "))
 		}
 		c.blame(d, p, failed, dead.n > 0, hosts)
-		switch {
-		case c.Kind == "failed" && causes[0] == "timeout":
-			c.Fix = d.unanswered(&c, timeoutFix)
-		case c.Kind == "failed" && causes[0] == "reset":
-			c.Fix = d.unanswered(&c, resetFix)
+		if c.Kind == "failed" && (causes[0] == "timeout" || causes[0] == "reset") {
+			c.Fix = d.unanswered(&c, c.Fix)
 		}
 		out = append(out, c)
 	}

@@ -102,7 +102,7 @@ func (d *Document) waited(kind string, of func(*Held) *int64) []Cause {
 			continue
 		}
 		proc := r.Proc
-		c := Cause{Kind: kind, Phase: "connect", Proc: &proc, Host: r.Host, Count: &n, Fix: fixes["no memory"]}
+		c := Cause{Kind: kind, Phase: "connect", Proc: &proc, Host: r.Host, Count: &n, Fix: d.fixOf("no memory")}
 		what := "memory"
 		ranks := d.ranksOf()[proc]
 		who := fmt.Sprintf("process %d (%s)", proc, r.Host)

@@ -156,6 +156,21 @@ func TestExhaustionHasItsLine(t *testing.T) {
 	}
 }
 
+// What to do about a failure is that of the transport.
+func TestFixesOfRDMA(t *testing.T) {
+	for cause, want := range map[string]string{"no memory": "rdma.max of its cgroup", "reset": "that queue pair number", "refused": "the target's listener is gone"} {
+		d := &Document{RanksPerProc: 1, Transport: "rdma", Ranks: []RankDoc{{Host: "a"}}, Phases: []PhaseDoc{{Phase: "connect", Steps: []StepDoc{{
+			Step: "connect", Failed: 2, Failures: map[string]int64{cause: 2},
+		}}}}}
+		if got := Diagnose(d); len(got) != 1 || !strings.Contains(got[0].Fix, want) {
+			t.Errorf("%s: %+v, want %q", cause, got, want)
+		}
+		if d.Transport = "tcp"; strings.Contains(Diagnose(d)[0].Fix, "rdma") {
+			t.Errorf("%s over tcp: %+v", cause, Diagnose(d))
+		}
+	}
+}
+
 // Without one target in common the rank whose own steps failed most is named.
 func TestFailuresAreBlamedOnTheRankOtherwise(t *testing.T) {
 	d := &Document{

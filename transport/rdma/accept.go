@@ -176,6 +176,9 @@ func (w *worker) Answer(id transport.Conn, accept bool, reason uint16) error {
 		w.count.qps.Add(1)
 	}
 	if err := w.acceptStages(id, c, g); err != nil {
+		if err.Cause != transport.CauseClosed { // or the initiator would wait for an answer until its retries are used up
+			_ = w.table.Refuse(int32(id), putRefusal(&w.refusal, ReasonNoResources))
+		}
 		w.fail(transport.StepAccept, id, c.begin, w.clock.Now(), err.Cause, err)
 		return nil
 	}

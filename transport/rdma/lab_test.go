@@ -7,9 +7,14 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"rankstorm/transport"
 	"rankstorm/transport/rdma/internal/nldev"
@@ -262,6 +267,65 @@ func TestPortsRunOut(t *testing.T) {
 	if bound != 10 {
 		t.Errorf("%d of 10 ports were bound to", bound)
 	}
+}
+
+// TestTargetWithoutQueuePairs: a target that has none left says so, and no initiator waits for it.
+func TestTargetWithoutQueuePairs(t *testing.T) {
+	ips := lab(t)
+	from, to := openSide(t, config(ips[0])), openSide(t, config(ips[1]))
+	to.reserve(0, 2)
+	from.prepare(2, to.addr)
+	leave := rdmaCgroup(t, os.Getenv("RDMALAB_DEV1")+" hca_object=0")
+	begin := time.Now()
+	for _, e := range from.run(transport.StepConnect, 0, 2, to) {
+		if e.Kind != transport.StepFailed || e.Cause != transport.CauseNoMemory || !strings.Contains(e.Err.Error(), "the target has no resources left") {
+			t.Errorf("connection %d: %v %v, %v", e.Conn, e.Kind, e.Cause, e.Err)
+		}
+	}
+	if d := time.Since(begin); d > 4*time.Second {
+		t.Errorf("it took %v, which is a retry", d)
+	}
+	for _, e := range to.ev {
+		if e.Kind == transport.StepFailed && e.Cause != transport.CauseNoMemory {
+			t.Errorf("the target: %v, %v", e.Cause, e.Err)
+		}
+	}
+	leave()
+	from.must(transport.StepDestroyQP, 0, 2)
+	from.must(transport.StepDestroyID, 0, 2)
+}
+
+// rdmaCgroup takes this process into a cgroup with such a limit, until leave or the end of the test.
+func rdmaCgroup(t *testing.T, limit string) (leave func()) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "cgroup2", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(dir, "limited")
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var once sync.Once
+	leave = func() {
+		once.Do(func() {
+			write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(os.Getpid()))
+			if err := errors.Join(os.Remove(own), unix.Unmount(dir, 0)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	write(filepath.Join(dir, "cgroup.subtree_control"), "+rdma")
+	if err := os.Mkdir(own, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(leave)
+	write(filepath.Join(own, "rdma.max"), limit)
+	write(filepath.Join(own, "cgroup.procs"), strconv.Itoa(os.Getpid()))
+	return leave
 }
 
 // TestIPv6 between endpoints of one device.

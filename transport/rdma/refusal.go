@@ -35,6 +35,9 @@ const refusalMagic = "RSR1"
 // ReasonNoRoom is the reason given to a request beyond those that Reserve made room for.
 const ReasonNoRoom = 0xffff
 
+// ReasonNoResources is the reason given to a request for which the target could not make or move a queue pair.
+const ReasonNoResources = 0xfffe
+
 func putRefusal(b *[6]byte, reason uint16) []byte {
 	copy(b[:], refusalMagic)
 	binary.BigEndian.PutUint16(b[4:], reason)
@@ -106,7 +109,9 @@ func (e rejectError) Error() string {
 // the own side found out.
 func refusalOf(kind verbs.EventKind, status int32, data []byte) (transport.Cause, uint16, error) {
 	if kind == verbs.Rejected {
-		if reason, ok := parseRefusal(data); ok {
+		if reason, ok := parseRefusal(data); ok && reason == ReasonNoResources {
+			return rejCause(rejNoResources), reason, rejectError(rejNoResources)
+		} else if ok {
 			return transport.CauseRejected, reason, nil
 		}
 		if status > 0 {

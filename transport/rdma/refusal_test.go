@@ -49,6 +49,7 @@ func TestRefusals(t *testing.T) {
 		says   string
 	}{
 		{"a rank's word", verbs.Rejected, 28, said, transport.CauseRejected, 0x1234, nil, ""},
+		{"a rank's word that it has no queue pair left", verbs.Rejected, 28, putRefusal(new([6]byte), ReasonNoResources), transport.CauseNoMemory, ReasonNoResources, rejectError(3), "no resources left"},
 		{"a rank's word over iWARP", verbs.Rejected, -111, said, transport.CauseRejected, 0x1234, nil, ""},
 		{"nobody listens", verbs.Rejected, 8, nil, transport.CauseRefused, 0, rejectError(8), "nobody listens"},
 		{"nobody listens, iWARP", verbs.Rejected, -111, nil, transport.CauseRefused, 0, unix.ECONNREFUSED, ""},
