@@ -107,7 +107,11 @@ func bindError(ip netip.Addr, err error) *transport.OpError {
 		advice = "another listener has this port"
 	case errors.Is(err, unix.ENODEV):
 		oe.Cause = transport.CauseUnreachable
-		advice = "no RDMA device has this address: " + advice
+		if why := thisMachine().unopened(ip); why != "" {
+			advice = why
+		} else {
+			advice = "no RDMA device has this address: " + advice
+		}
 	case errors.Is(err, unix.EACCES):
 		advice = "ports below 1024 need root"
 	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EAGAIN):

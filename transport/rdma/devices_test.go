@@ -3,6 +3,7 @@ package rdma
 import (
 	"errors"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -55,6 +56,10 @@ func TestUsable(t *testing.T) {
 		{"no permission", func(m *machine) { m.openCM = func() error { return unix.EACCES } }, "no permission to open /dev/infiniband/rdma_cm: its mode should be 0666 (rdma-core's udev rules), or add ada"},
 		{"another reason", func(m *machine) { m.openCM = func() error { return unix.EMFILE } }, "cannot be opened: too many open files"},
 		{"no provider library", func(m *machine) { m.devices = func() ([]verbs.Device, error) { return nil, nil } }, "libibverbs has no driver for rxe0"},
+		{"no files of devices", func(m *machine) {
+			m.fsys = files(port+"4: ACTIVE", "sys/module/rdma_ucm/x 1", "sys/class/infiniband_verbs/uverbs3/ibdev rxe0", "sys/class/infiniband_verbs/abi_version 6")
+			m.devices = func() ([]verbs.Device, error) { return nil, nil }
+		}, "/dev/infiniband/uverbs3 missing although the kernel has rxe0: in a container pass /dev/infiniband (docker run --device /dev/infiniband/uverbs3)"},
 		{"no list", func(m *machine) { m.devices = func() ([]verbs.Device, error) { return nil, errors.New("odd") } }, "odd"},
 		{"none opens", func(m *machine) {
 			m.devices = func() ([]verbs.Device, error) { return []verbs.Device{{Name: "rxe0", Err: unix.EACCES}}, nil }
@@ -75,6 +80,27 @@ func TestUsable(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		case err != nil && (!strings.HasPrefix(err.Error(), "rdma: ") || strings.Contains(err.Error(), "\n")):
 			t.Errorf("%s: not one line of rdma: %q", c.name, err)
+		}
+	}
+}
+
+// TestUnopened: why an address is no device's for the library although the kernel shows it.
+func TestUnopened(t *testing.T) {
+	const gid, user = "sys/class/infiniband/rxe0/ports/1/gids/0 ::ffff:10.66.0.1", "sys/class/infiniband_verbs/uverbs0/ibdev rxe0"
+	for _, c := range []struct {
+		name, ip string
+		files    []string
+		opened   []verbs.Device
+		want     string
+	}{
+		{"another address", "10.66.0.2", []string{gid, user}, nil, ""},
+		{"no file", "10.66.0.1", []string{gid, user}, nil, "device rxe0 has this address, but /dev/infiniband/uverbs0 is missing: in a container pass"},
+		{"refused", "10.66.0.1", []string{gid, user, "dev/infiniband/uverbs0 "}, []verbs.Device{{Name: "rxe0", Err: unix.EACCES}}, "device rxe0 has this address and cannot be opened: permission denied: may ada read /dev/infiniband/uverbs0, "},
+		{"no driver", "10.66.0.1", []string{gid, user, "dev/infiniband/uverbs0 "}, []verbs.Device{{Name: "rxe1"}}, "but libibverbs has no driver for it"},
+	} {
+		m := machine{fsys: files(c.files...), user: "ada", devices: func() ([]verbs.Device, error) { return c.opened, nil }}
+		if got := m.unopened(netip.MustParseAddr(c.ip)); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -86,6 +87,9 @@ func (m machine) usable() error {
 	if err != nil {
 		return fmt.Errorf("rdma: %w", err)
 	}
+	if missing := m.missingFiles(kernel); len(opened) == 0 && len(missing) > 0 {
+		return fmt.Errorf("rdma: %s missing although the kernel has %s: "+passFiles, strings.Join(missing, ", "), names, missing[0])
+	}
 	if len(opened) == 0 {
 		return fmt.Errorf("rdma: libibverbs has no driver for %s: install rdma-core's providers (Debian: ibverbs-providers); in a container pass /dev/infiniband/uverbs*", names)
 	}
@@ -103,6 +107,44 @@ func (m machine) usable() error {
 		}
 	}
 	return fmt.Errorf("rdma: no port is active (%s): ip link set … up, check the cable, and on InfiniBand that a subnet manager runs", portStates(kernel))
+}
+
+// passFiles is what to do about a file of /dev/infiniband that is not there.
+const passFiles = "in a container pass /dev/infiniband (docker run --device %s), else look for udev's rules (rdma-core)"
+
+// missingFiles are those by which user space would reach the devices, and that are not there.
+func (m machine) missingFiles(devices []sysfs.Device) (missing []string) {
+	for _, d := range devices {
+		if file := sysfs.UserFile(m.fsys, d.Name); file != "" {
+			if _, err := fs.Stat(m.fsys, file); errors.Is(err, fs.ErrNotExist) {
+				missing = append(missing, "/"+file)
+			}
+		}
+	}
+	return missing
+}
+
+// unopened says why the library knows no device with an address although the kernel does, "" if neither does.
+func (m machine) unopened(ip netip.Addr) string {
+	for _, d := range sysfs.Devices(m.fsys) {
+		if !slices.ContainsFunc(d.Ports, func(p sysfs.Port) bool {
+			return slices.ContainsFunc(p.GIDs, func(g sysfs.GID) bool { return g.Addr == ip.WithZone("") })
+		}) {
+			continue
+		}
+		if missing := m.missingFiles([]sysfs.Device{d}); len(missing) > 0 {
+			return fmt.Sprintf("device %s has this address, but %s is missing: "+passFiles, d.Name, missing[0], missing[0])
+		}
+		opened, _ := m.devices()
+		for _, o := range opened {
+			if o.Name == d.Name && o.Err != nil {
+				return fmt.Sprintf("device %s has this address and cannot be opened: %v: may %s read /%s, and does rdma.max of its cgroup allow it (rankstorm devices)?",
+					d.Name, o.Err, m.user, sysfs.UserFile(m.fsys, d.Name))
+			}
+		}
+		return fmt.Sprintf("device %s has this address, but libibverbs has no driver for it: install rdma-core's providers (Debian: ibverbs-providers)", d.Name)
+	}
+	return ""
 }
 
 func (m machine) notes() []string {

@@ -67,6 +67,17 @@ func Devices(fsys fs.FS) []Device {
 	return list
 }
 
+// UserFile is the file by which user space reaches a device, from the root; "" if the kernel has none.
+func UserFile(fsys fs.FS, device string) string {
+	const users = "sys/class/infiniband_verbs"
+	for _, name := range names(fsys, users) {
+		if word(fsys, path.Join(users, name), "ibdev") == device {
+			return path.Join("dev/infiniband", name)
+		}
+	}
+	return ""
+}
+
 // longestGap of unset entries within a GID table. The kernel fills the lowest
 // free one; a table may have thousands, each a file, and jobs wait for this.
 const longestGap = 64
