@@ -213,7 +213,7 @@ func (a *app) cmtimeConfig(f *cmtimeFlags, spec phases.Spec, bind string, secret
 		out: a.text, flags: f, nonce: record.Nonce,
 		say: func(format string, args ...any) { fmt.Fprintf(a.stderr, "rankstorm: "+format+"\n", args...) },
 	}
-	job := &prepared{command: "cmtime", spec: spec, provider: providers[f.transport](), limits: readLimits(1)}
+	job := &prepared{command: "cmtime", spec: spec, provider: providers[f.transport](), limits: readLimits()}
 	job.spec.Threads = f.threads
 	report.verbs = job.provider.Steps().Has(transport.StepRTR)
 	cfg := runner.Config{
@@ -226,7 +226,7 @@ func (a *app) cmtimeConfig(f *cmtimeFlags, spec phases.Spec, bind string, secret
 		Out: f.out, Quiet: f.quiet, Version: version, Args: a.args, Stdout: a.stdout, Stderr: a.stderr,
 		CPUs: runtime.NumCPU(), Limits: job.limits.list(),
 		Arrange: report.arrange, Witness: report,
-		Preflight: func(t rank.Topology, view rank.View) ([]string, error) { return preflightSealed(job, t, view) },
+		Preflight: func(t rank.Topology, table *rank.Table) ([]string, error) { return preflightSealed(job, t, table) },
 	}
 	if f.transport == "rdma" {
 		cfg.Options = map[string]string{

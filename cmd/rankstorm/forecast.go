@@ -134,7 +134,7 @@ func makeForecast(t rank.Topology, view rank.View, p *planFlags, fds rank.FDCost
 		}
 	}
 	f.Total.MemoryBytes += int64(f.Procs) * processBytes
-	worst, err := worstNeed(t, size, job{procs: f.Procs, k: p.ranksPerProc, perHost: p.ranksPerHost, connections: p.connections, arity: defaultArity()}, fds)
+	worst, err := worstNeed(t, size, job{procs: f.Procs, k: p.ranksPerProc, at: evenly(p.ranksPerHost, nil), connections: p.connections, arity: defaultArity()}, fds)
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 
 // readLimits asks the kernel. What cannot be read stays zero, which check
 // takes as not known. It raises the soft descriptor limit to the hard one.
-func readLimits(localAddresses int) limits {
-	l := limits{localAddressesUsed: int64(localAddresses)}
+func readLimits() limits {
+	var l limits
 	var nofile unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &nofile) == nil {
 		l.fdsHard = nofile.Max

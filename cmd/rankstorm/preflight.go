@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"math"
-	"slices"
-	"strings"
+	"strconv"
 
 	"rankstorm/phases"
 	"rankstorm/phases/runner"
@@ -16,26 +14,25 @@ import (
 type need struct {
 	fds       int64 // descriptors of the process, its control plane included
 	ports     int64 // local ports towards one listener from one local address
-	listeners int64 // ports on which the processes of one host listen: connect(2) gives none of them
+	listeners int64 // ports of one local address that its ranks and the control plane listen on: connect(2) gives none of them
 	perListen int64 // connections that may reach one listener at the same time
 	backlog   int64 // asked for with --backlog, 0 = the largest possible
 	rounds    int64 // in which ports are used again, 0 = without end
 	loopback  bool  // all connections stay on this machine
 	rdma      bool  // the listeners and local ports are RDMA CM's
-	outs      int64 // rdma: connections that the ranks of one host initiate
+	outs      int64 // rdma: ports of one local address: a listener of each of its ranks and the connections they initiate
 }
 
 // limits is what the operating system gives. Zero means not known.
 type limits struct {
-	fdsHard            uint64
-	portLow, portHigh  int64 // net.ipv4.ip_local_port_range
-	somaxconn          int64 // net.core.somaxconn
-	rdmaBacklog        int64 // net.rdma_ucm.max_backlog
-	rdmaRecvQueue      int64 // ib_core.recv_queue_size: CM messages of a port that wait to be received
-	rdmaSendQueue      int64 // ib_core.send_queue_size
-	fdsUsed            int64 // open before the job begins
-	localAddressesUsed int64 // addresses that -b or -B gave, ≥ 1
-	reuse              reuse
+	fdsHard           uint64
+	portLow, portHigh int64 // net.ipv4.ip_local_port_range
+	somaxconn         int64 // net.core.somaxconn
+	rdmaBacklog       int64 // net.rdma_ucm.max_backlog
+	rdmaRecvQueue     int64 // ib_core.recv_queue_size: CM messages of a port that wait to be received
+	rdmaSendQueue     int64 // ib_core.send_queue_size
+	fdsUsed           int64 // open before the job begins
+	reuse             reuse
 }
 
 // reuse says when connect(2) takes a port whose last connection is in TIME_WAIT.
@@ -79,19 +76,32 @@ func controlLinks(procs, arity int) int64 { return min(int64(procs), 2*int64(ari
 // job is what preflight needs to know of a job besides its topology.
 type job struct {
 	procs, k    int
-	perHost     int // ranks that share a host's local ports; where hosts are not known, those of one process
-	connections int // per edge
-	arity       int // of the control tree
-	backlog     int // --backlog
+	at          func(r rank.Rank) place // whose local ports a rank takes
+	connections int                     // per edge
+	arity       int                     // of the control tree
+	backlog     int                     // --backlog
 	shape       phases.Shape
 	controller  bool // spawned: count what the controller (one knock per process) and the parent need too
 }
 
-// worstNeed is the need of the process that needs most. It walks the degrees
-// of all ranks, which are closed forms, not the edges.
+// place is a local address of a host: its ports are shared by the ranks that have it. Without an address it is the one
+// that the control links leave from.
+type place struct{ host, address string }
+
+// evenly places ranks on hosts of perHost each, which take the addresses in turn.
+func evenly(perHost int, bind []string) func(rank.Rank) place {
+	return func(r rank.Rank) place {
+		local := int(r) % max(perHost, 1)
+		return place{strconv.Itoa(int(r) / max(perHost, 1)), runner.AddressOf(bind, local)}
+	}
+}
+
+// worstNeed is the need of the process that needs most, and of the address whose ports are taken most. It walks the
+// degrees of all ranks, which are closed forms, not the edges.
 func worstNeed(t rank.Topology, size int, j job, fds rank.FDCost) (need, error) {
 	n := need{backlog: int64(j.backlog)}
-	at, outs, listeners := -1, int64(0), int64(0) // host whose connections are counted: where hosts are unequal, about
+	type shared struct{ ranks, outs int64 }
+	places, control := map[place]shared{}, map[string]int64{} // ranks by place, processes by host
 	for first := 0; first < size; first += j.k {
 		total := controlFDs + controlLinks(j.procs, j.arity)
 		for r := first; r < min(first+j.k, size); r++ {
@@ -101,19 +111,22 @@ func worstNeed(t rank.Topology, size int, j job, fds rank.FDCost) (need, error) 
 			}
 			total += of.FDs
 			n.perListen = max(n.perListen, atOnce(j.shape, of))
-			if host := r / max(j.perHost, 1); host != at {
-				at, outs, listeners = host, 0, 0
-			}
+			at := j.at(rank.Rank(r))
+			places[at] = shared{places[at].ranks + 1, places[at].outs + of.Out}
 			if r == first {
-				listeners++ // the control plane's
+				control[at.host]++
 			}
-			listeners++ // every rank's, also if nobody connects to it
-			n.listeners = max(n.listeners, listeners)
-			outs += of.Out
-			n.outs = max(n.outs, outs)
-			n.ports = max(n.ports, min(of.InEdges, int64(j.perHost))*int64(j.connections))
 		}
 		n.fds = max(n.fds, total)
+	}
+	most := int64(0) // ranks of one place
+	for at, of := range places {
+		most = max(most, of.ranks)
+		n.listeners = max(n.listeners, of.ranks+control[at.host])
+		n.outs = max(n.outs, of.ranks+of.outs)
+	}
+	for r := range rank.Rank(size) {
+		n.ports = max(n.ports, min(t.In(r), most)*int64(j.connections))
 	}
 	if j.controller {
 		n.listeners++ // its port was free, which is one of these
@@ -153,13 +166,13 @@ func check(n need, l limits) (warnings []string, err error) {
 	if n.rdma {
 		return checkRDMA(n, l)
 	}
-	have := max(l.ports()-n.listeners, 0) * max(l.localAddressesUsed, 1)
+	have := max(l.ports()-n.listeners, 0)
 	if l.ports() > 0 && n.ports > have {
 		taken := ""
 		if n.listeners > 0 {
 			taken = fmt.Sprintf(" (%d of %d are taken by its own listeners)", n.listeners, l.ports())
 		}
-		return nil, rank.Errorf(rank.KindResource, "one host needs %d local ports towards one listener, has %d%s: sysctl -w net.ipv4.ip_local_port_range='1024 65535', or use more local addresses (-b)", n.ports, have, taken)
+		return nil, rank.Errorf(rank.KindResource, "one local address needs %d local ports towards one listener, has %d%s: sysctl -w net.ipv4.ip_local_port_range='1024 65535', or use more local addresses (-b)", n.ports, have, taken)
 	}
 	if have > 0 && n.ports > 0 && n.rounds != 1 && l.rests(n.loopback) && (n.rounds == 0 || n.ports*n.rounds > have) {
 		warnings = append(warnings, fmt.Sprintf("a round takes %d of %d local ports towards one listener, and each rests for %d s in TIME_WAIT: more rounds than %d within that time run out of them; sysctl -w net.ipv4.tcp_tw_reuse=1", n.ports, have, timeWait, have/n.ports))
@@ -180,8 +193,8 @@ func check(n need, l limits) (warnings []string, err error) {
 // checkRDMA is check for RDMA CM, whose ports belong to an address whoever the
 // peer is, and whose kernel drops requests without a word.
 func checkRDMA(n need, l limits) (warnings []string, err error) {
-	if have := l.ports() * max(l.localAddressesUsed, 1); have > 0 && n.outs > have {
-		return nil, rank.Errorf(rank.KindResource, "the ranks of one host need %d local RDMA ports, their addresses have %d: sysctl -w net.ipv4.ip_local_port_range='1024 65535', or use more local addresses (-b)", n.outs, have)
+	if have := l.ports(); have > 0 && n.outs > have {
+		return nil, rank.Errorf(rank.KindResource, "the ranks of one local address need %d RDMA ports, listeners included, and it has %d: sysctl -w net.ipv4.ip_local_port_range='1024 65535', or use more local addresses (-b)", n.outs, have)
 	}
 	switch most := l.rdmaBacklog; {
 	case most == 0:
@@ -217,22 +230,23 @@ func preflight(j *prepared, spawnHosts int) ([]string, error) {
 	if err != nil {
 		return nil, inCommand("run", err)
 	}
-	return checkPlan(j, t, size, perHost)
+	return checkPlan(j, t, size, evenly(perHost, j.bind))
 }
 
-// preflightSealed is preflight with the table: who is on which host is known,
-// and so is the plan, whatever it depends on. It opens nothing.
-func preflightSealed(j *prepared, t rank.Topology, view rank.View) ([]string, error) {
-	perHost := 0
-	for _, h := range view.Hosts() {
-		perHost = max(perHost, len(view.HostRanks(h)))
+// preflightSealed is preflight with the table: who is on which host and has which
+// address is known, and so is the plan, whatever it depends on. It opens nothing.
+func preflightSealed(j *prepared, t rank.Topology, table *rank.Table) ([]string, error) {
+	places := make([]place, 0, table.Size())
+	for p := range table.Procs {
+		for _, address := range runner.DataAddresses(table, rank.Proc(p)) {
+			places = append(places, place{table.Procs[p].Host, address})
+		}
 	}
-	return checkPlan(j, t, view.Size(), perHost)
+	return checkPlan(j, t, table.Size(), func(r rank.Rank) place { return places[r] })
 }
 
-// checkPlan compares a plan of size ranks, at most perHost on a host, with what
-// a job can be and what this host gives.
-func checkPlan(j *prepared, t rank.Topology, size, perHost int) ([]string, error) {
+// checkPlan compares a plan of size ranks with what a job can be and what this host gives.
+func checkPlan(j *prepared, t rank.Topology, size int, at func(rank.Rank) place) ([]string, error) {
 	s := j.spec
 	if _, err := rank.CheckConnections(t, s.Connections); err != nil {
 		return nil, inCommand(j.command, err)
@@ -244,7 +258,7 @@ func checkPlan(j *prepared, t rank.Topology, size, perHost int) ([]string, error
 		return nil, err
 	}
 	n, err := worstNeed(t, size, job{
-		procs: s.Procs, k: s.RanksPerProc, perHost: perHost, connections: s.Connections, arity: s.TreeArity, backlog: s.Backlog, shape: s.Shape,
+		procs: s.Procs, k: s.RanksPerProc, at: at, connections: s.Connections, arity: s.TreeArity, backlog: s.Backlog, shape: s.Shape,
 		controller: j.spawn > 0, // elsewhere only one process of all is it, and which one shows later
 	}, fdCost(j.provider, s.Threads))
 	if err != nil {
@@ -280,15 +294,6 @@ func nobodyConnects(t rank.Topology, name string, size int, flag string) string 
 		return "topology " + name + " has no edge with these settings: nobody connects to anybody"
 	}
 	return ""
-}
-
-// localAddresses is how many addresses of the host share its ports. Each local
-// rank may have its own where {local_rank} stands: no limit then.
-func localAddresses(bind []string) int {
-	if slices.ContainsFunc(bind, func(b string) bool { return strings.Contains(b, runner.LocalRank) }) {
-		return math.MaxInt16
-	}
-	return max(len(bind), 1)
 }
 
 // inTime refuses a paced storm that cannot end within a phase.

@@ -17,22 +17,31 @@ func TestWorstNeed(t *testing.T) {
 	}
 	fds := rank.FDCost{Fixed: 3, PerOut: 1, PerIn: 1}
 	// Process 0 has the sink (7 × 10 accepted) and rank 1 (10 initiated).
-	got, err := worstNeed(incast, 8, job{procs: 4, k: 2, perHost: 4, connections: 10, arity: 16, backlog: 5}, fds)
+	got, err := worstNeed(incast, 8, job{procs: 4, k: 2, at: evenly(4, nil), connections: 10, arity: 16, backlog: 5}, fds)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := need{fds: controlFDs + 4 + (70 + 3) + (10 + 3), ports: 40, listeners: 6, perListen: 70, backlog: 5, outs: 40}
+	want := need{fds: controlFDs + 4 + (70 + 3) + (10 + 3), ports: 40, listeners: 6, perListen: 70, backlog: 5, outs: 4 + 40}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	spawned, err := worstNeed(incast, 8, job{procs: 4, k: 2, perHost: 4, connections: 10, arity: 16, controller: true}, fds)
+	spawned, err := worstNeed(incast, 8, job{procs: 4, k: 2, at: evenly(4, nil), connections: 10, arity: 16, controller: true}, fds)
 	if err != nil || spawned.fds != want.fds+4 || spawned.listeners != want.listeners+1 {
 		t.Errorf("controller: got %+v, %v", spawned, err)
+	}
+	// Two addresses: each has half of the ranks, and the listeners of the control plane, which have none of them.
+	two, err := worstNeed(incast, 8, job{procs: 4, k: 2, at: evenly(4, []string{"10.0.0.1", "10.0.0.2"}), connections: 10, arity: 16}, fds)
+	if err != nil || two.ports != 20 || two.listeners != 4 || two.outs != 2+20 {
+		t.Errorf("two addresses: got %+v, %v", two, err)
+	}
+	own, err := worstNeed(incast, 8, job{procs: 4, k: 2, at: evenly(4, []string{"10.0.{local_rank}.1"}), connections: 10, arity: 16}, fds)
+	if err != nil || own.ports != 10 || own.listeners != 3 || own.outs != 1+10 {
+		t.Errorf("an address for each: got %+v, %v", own, err)
 	}
 	for shape, want := range map[phases.Shape]int64{
 		{Kind: phases.Burst}: 70, {Kind: phases.Parallel, Slots: 3}: 21, {Kind: phases.Parallel, Slots: 11}: 70, {Kind: phases.Rate, PerS: 5}: 0,
 	} {
-		got, err := worstNeed(incast, 8, job{procs: 4, k: 2, perHost: 4, connections: 10, arity: 16, shape: shape}, fds)
+		got, err := worstNeed(incast, 8, job{procs: 4, k: 2, at: evenly(4, nil), connections: 10, arity: 16, shape: shape}, fds)
 		if err != nil || got.perListen != want {
 			t.Errorf("%s: %d at once, %v, want %d", shape, got.perListen, err, want)
 		}
@@ -41,14 +50,14 @@ func TestWorstNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	many, err := worstNeed(ring, 64, job{procs: 64, k: 1, perHost: 64, connections: 1, arity: 16, controller: true}, fds)
+	many, err := worstNeed(ring, 64, job{procs: 64, k: 1, at: evenly(64, nil), connections: 1, arity: 16, controller: true}, fds)
 	if err != nil || many.fds != controlFDs+2*64 {
 		t.Errorf("the parent of many: got %+v, %v", many, err)
 	}
 }
 
 func TestCheck(t *testing.T) {
-	roomy := limits{fdsHard: 1 << 20, portLow: 32768, portHigh: 60999, somaxconn: 4096, localAddressesUsed: 1}
+	roomy := limits{fdsHard: 1 << 20, portLow: 32768, portHigh: 60999, somaxconn: 4096}
 	with := func(change func(*limits)) limits { l := roomy; change(&l); return l }
 	cases := []struct {
 		name     string
@@ -65,14 +74,13 @@ func TestCheck(t *testing.T) {
 			err: "a process needs 1025 file descriptors, has 1024: ulimit -n 1025 as root, or a hard limit of that many (limits.conf, LimitNOFILE); or use fewer connections",
 		},
 		{name: "all ports", need: need{ports: 28232, rounds: 1}, limits: roomy},
-		{name: "one port short", need: need{ports: 28233}, limits: roomy, err: "one host needs 28233 local ports towards one listener, has 28232: sysctl"},
+		{name: "one port short", need: need{ports: 28233}, limits: roomy, err: "one local address needs 28233 local ports towards one listener, has 28232: sysctl"},
 		{name: "room for the listeners", need: need{ports: 28000, listeners: 232, rounds: 1}, limits: roomy},
 		{
 			name: "the listeners take the last port", need: need{ports: 28000, listeners: 233, rounds: 1}, limits: roomy,
-			err: "one host needs 28000 local ports towards one listener, has 27999 (233 of 28232 are taken by its own listeners): sysctl",
+			err: "one local address needs 28000 local ports towards one listener, has 27999 (233 of 28232 are taken by its own listeners): sysctl",
 		},
-		{name: "nothing but listeners", need: need{ports: 1, listeners: 4}, limits: limits{portLow: 40000, portHigh: 40002}, err: "one host needs 1 local ports towards one listener, has 0 (4 of 3"},
-		{name: "two addresses", need: need{ports: 28233}, limits: with(func(l *limits) { l.localAddressesUsed = 2 })},
+		{name: "nothing but listeners", need: need{ports: 1, listeners: 4}, limits: limits{portLow: 40000, portHigh: 40002}, err: "one local address needs 1 local ports towards one listener, has 0 (4 of 3"},
 		{
 			name: "rounds that use up the ports", need: need{ports: 1000, rounds: 29}, limits: with(func(l *limits) { l.reuse = reuseLoopback }),
 			warnings: []string{"a round takes 1000 of 28232 local ports towards one listener, and each rests for 60 s in TIME_WAIT: more rounds than 28"},
@@ -90,7 +98,7 @@ func TestCheck(t *testing.T) {
 		{name: "rdma fits", need: need{rdma: true, outs: 28232, perListen: 1024, ports: 1 << 40}, limits: with(func(l *limits) { l.rdmaBacklog = 1024 })},
 		{
 			name: "one RDMA port short", need: need{rdma: true, outs: 28233}, limits: roomy,
-			err: "the ranks of one host need 28233 local RDMA ports, their addresses have 28232: sysctl",
+			err: "the ranks of one local address need 28233 RDMA ports, listeners included, and it has 28232: sysctl",
 		},
 		{
 			name: "RDMA backlog that the kernel would cut", need: need{rdma: true, backlog: 2000}, limits: with(func(l *limits) { l.rdmaBacklog = 1024 }),
@@ -122,8 +130,8 @@ func TestCheck(t *testing.T) {
 }
 
 func TestReadLimits(t *testing.T) {
-	l := readLimits(2)
-	if l.fdsHard == 0 || l.fdsUsed < 3 || l.localAddressesUsed != 2 || l.reuse == reuseUnknown {
+	l := readLimits()
+	if l.fdsHard == 0 || l.fdsUsed < 3 || l.reuse == reuseUnknown {
 		t.Errorf("got %+v", l)
 	}
 }

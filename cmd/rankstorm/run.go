@@ -159,7 +159,7 @@ func (a *app) prepare(flags *pflag.FlagSet, r *runFlags, in *rendezvous.Inherita
 	if err != nil {
 		return nil, err
 	}
-	job.limits = readLimits(localAddresses(job.bind))
+	job.limits = readLimits()
 	job.warnings, err = preflight(job, r.spawnHosts)
 	return job, err
 }
@@ -262,8 +262,8 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 		Out: r.out, Quiet: r.quiet, Verbose: r.verbose, Version: version, Args: a.args,
 		Stdout: a.stdout, Stderr: a.stderr, CPUs: runtime.NumCPU(), Limits: job.limits.list(), Joined: joined,
 	}
-	cfg.Preflight = func(t rank.Topology, view rank.View) ([]string, error) {
-		warnings, err := preflightSealed(job, t, view)
+	cfg.Preflight = func(t rank.Topology, table *rank.Table) ([]string, error) {
+		warnings, err := preflightSealed(job, t, table)
 		if in != nil {
 			warnings = nil // the parent has told them
 		}

@@ -26,14 +26,24 @@ const (
 // is the one that the controller is reached from.
 func dataAddress(t *rank.Table, r rank.Rank, bind []string) string {
 	if len(bind) > 0 {
-		local := t.LocalRank(r)
-		return strings.ReplaceAll(bind[local%len(bind)], LocalRank, strconv.Itoa(local))
+		return AddressOf(bind, t.LocalRank(r))
 	}
 	if c := t.Entry(t.ProcOf(r)).Control; len(c) > 0 {
 		return c[0].Addr().String()
 	}
 	return ""
 }
+
+// AddressOf the ranks of a host that has so many before it, of those given; "" if none is.
+func AddressOf(bind []string, local int) string {
+	if len(bind) == 0 {
+		return ""
+	}
+	return strings.ReplaceAll(bind[local%len(bind)], LocalRank, strconv.Itoa(local))
+}
+
+// DataAddresses are the local addresses of the data of a process's ranks, in their order.
+func DataAddresses(t *rank.Table, proc rank.Proc) []string { return addresses(t, proc).Data }
 
 // addresses says which addresses a process is reached at, and why these.
 func addresses(t *rank.Table, proc rank.Proc) collect.AddressDoc {

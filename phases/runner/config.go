@@ -47,7 +47,7 @@ type Config struct {
 	Witness Witness
 	// Preflight looks at the plan once the table is known and before any data socket is opened; may be nil. Its error
 	// ends the job, its warnings are told by the root.
-	Preflight func(t rank.Topology, view rank.View) (warnings []string, err error)
+	Preflight func(t rank.Topology, table *rank.Table) (warnings []string, err error)
 	// Joined is called once the job is sealed; may be nil.
 	Joined func()
 }

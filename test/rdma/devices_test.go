@@ -8,7 +8,8 @@ import (
 )
 
 // TestDevices takes away from a machine what RDMA needs, one thing after the
-// other: each time devices names it and what to do, and TCP stays usable.
+// other: each time devices names it and what to do, and TCP stays usable. So do
+// jobs, before they storm, also for addresses and numbers that cannot be.
 func TestDevices(t *testing.T) {
 	static := filepath.Join(folder, "rankstorm-static")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", static, "../../cmd/rankstorm")
@@ -36,6 +37,25 @@ func TestDevices(t *testing.T) {
 		(ulimit -l 32; say memlock as_nobody ./rankstorm devices; say root ./rankstorm devices)
 		(ulimit -l 1024; say note as_nobody ./rankstorm devices; grep note: /tmp/all)
 		mv /dev/infiniband/rdma_cm /tmp/; say container ./rankstorm devices; mv /tmp/rdma_cm /dev/infiniband/
+
+		bad() { local name=$1 code=0; shift; "$@" >/tmp/out 2>/tmp/err || code=$?; echo "bad $name: exit $code: $(tail -n 1 /tmp/err)"; }
+		run="/tmp/rankstorm run --spawn 2 --transport rdma --quiet -o /dev/null --topology fanout"
+		cmtime="/tmp/rankstorm cmtime -C 10.66.0.1"
+		range=/proc/sys/net/ipv4/ip_local_port_range ports=$(cat /proc/sys/net/ipv4/ip_local_port_range)
+		bad loopback $run -b 127.0.0.1
+		bad cmtime-loopback $cmtime -b 127.0.0.1
+		bad stranger $run -b 192.0.2.7
+		(ulimit -l 32; bad memlock as_nobody $run -b 10.66.0.1; bad cmtime-memlock as_nobody $cmtime -b 10.66.0.1)
+		mv /dev/infiniband/rdma_cm /tmp/; bad container $run -b 10.66.0.1; bad cmtime-container $cmtime -b 10.66.0.1; mv /tmp/rdma_cm /dev/infiniband/
+		mv /dev/infiniband/uverbs0 /tmp/; bad file $run -b 10.66.0.1; mv /tmp/uverbs0 /dev/infiniband/
+		echo 50000 50009 >$range; bad ports $run -b 10.66.0.1 -c 9
+		for port in 0 1 2 3 4 5; do rping -s -a 10.66.0.1 -p 5000$port & hogs="${hogs-} $!"; done >/dev/null 2>&1
+		until [ "$(rdma res show cm_id | grep -c LISTEN)" = 6 ]; do sleep 0.1; done
+		bad others $run -b 10.66.0.1 -c 3
+		kill $hogs; echo $ports >$range
+		$cmtime -b 10.66.0.1 -L -c 100 -q 16777200 >/tmp/server 2>&1 & bad numbers $cmtime -b 10.66.0.2 -c 100 -q 16777200; code=0; wait $! || code=$?; echo "server exit $code"
+		grep -h numbers /tmp/server /tmp/err # one of the two says it
+
 		ip link set lab0 down; ip link set lab1 down; say down ./rankstorm devices
 		rdma link del rxe0; rdma link del rxe1; say none ./rankstorm devices
 	`).clean(t)
@@ -55,6 +75,18 @@ func TestDevices(t *testing.T) {
 		"== root\ntcp       usable\nrdma      usable\n",
 		"== note\ntcp       usable\nrdma      usable\n          note: this process may lock 1024 KiB",
 		"== container\ntcp       usable\nrdma      not usable: /dev/infiniband/rdma_cm is missing although the kernel has rxe0, rxe1 and rdma_ucm: in a container",
+		"bad loopback: exit 2: rankstorm: run: rdma rdma_bind_addr 127.0.0.1: no such device: no RDMA device has this address",
+		"bad cmtime-loopback: exit 2: rankstorm: cmtime: rdma rdma_bind_addr 127.0.0.1: no such device: no RDMA device has this address",
+		"bad stranger: exit 2: rankstorm: run: -b/--bind: 192.0.2.7 is not an address of this host: there are ",
+		"bad memlock: exit 2: rankstorm: run: rdma: this process may lock only 32768 bytes of memory (ulimit -l)",
+		"bad cmtime-memlock: exit 2: rankstorm: cmtime: rdma: this process may lock only 32768 bytes of memory (ulimit -l)",
+		"bad container: exit 2: rankstorm: run: rdma: /dev/infiniband/rdma_cm is missing although ",
+		"bad cmtime-container: exit 2: rankstorm: cmtime: rdma: /dev/infiniband/rdma_cm is missing although ",
+		"bad file: exit 2: rankstorm: run: rdma rdma_bind_addr 10.66.0.1: no such device: device rxe0 has this address, but /dev/infiniband/uverbs0 is missing: ",
+		"bad ports: exit 2: rankstorm: the ranks of one local address need 11 RDMA ports, listeners included, and it has 10: sysctl",
+		": listen: rdma rdma_bind_addr 10.66.0.1: cannot assign requested address: no RDMA port is left at this address: widen net.ipv4.ip_local_port_range",
+		"bad others: exit 2: ", "bad numbers: exit 2: ", "server exit 2\n",
+		"2 ranks with up to 100 connections each need more queue pair numbers than there are from 16777200 to 16777215: use fewer connections or a lower first number",
 		"== down\ntcp       usable\nrdma      not usable: no port is active (rxe0 port 1 down, rxe1 port 1 down)",
 		"== none\ntcp       usable\nrdma      not usable: this machine has no RDMA device (/sys/class/infiniband is empty)",
 	} {
