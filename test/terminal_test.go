@@ -2,6 +2,7 @@ package test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/mattn/go-runewidth"
 	"golang.org/x/sys/unix"
 
+	"rankstorm/test/freeport"
 	"rankstorm/test/need"
 )
 
@@ -164,6 +166,37 @@ func TestEachStreamHasItsWidth(t *testing.T) {
 	}
 	file.Reset()
 	fits(t, redirected(t, 40, env, func(cmd *exec.Cmd) { cmd.Stderr = &file }, job...), 40)
+}
+
+// A process that prints no table says on its terminal who does, and nothing where nobody watches it.
+func TestWhoPrintsTheTable(t *testing.T) {
+	port := freeport.At(t, "127.0.0.1")
+	line := func(rank string) []string {
+		return []string{"run", "-C", fmt.Sprintf("127.0.0.1:%d", port), "-P", "3", "--rank", rank, "-o", "r.json"}
+	}
+	const secret = "RANKSTORM_SECRET=x" // no line about an open job
+	var unwatched bytes.Buffer
+	others := []*exec.Cmd{exec.Command(binary, line("0")...), exec.Command(binary, line("1")...)}
+	for i, cmd := range others {
+		cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), secret)
+		if i == 1 {
+			cmd.Stderr = &unwatched
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := onTerminal(t, 100, []string{secret}, line("2")...); !strings.HasPrefix(text, "rankstorm: this is rank 2 of 3; rank 0 on ") || strings.Count(text, "\n") != 1 {
+		t.Errorf("rank 2 says %q", text)
+	}
+	for _, cmd := range others {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	if unwatched.Len() > 0 {
+		t.Errorf("rank 1 says %q", unwatched.String())
+	}
 }
 
 // Into a file or a log go whole lines, and among them how far a long phase or many rounds are.

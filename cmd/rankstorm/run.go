@@ -277,6 +277,7 @@ func (a *app) runProcess(ctx context.Context, r *runFlags, job *prepared, in *re
 	}
 	a.terminal(&cfg)
 	if in != nil {
+		cfg.Watched = false
 		return leftToParent(runner.Run(ctx, cfg))
 	}
 	return runner.Run(ctx, cfg)
@@ -292,6 +293,7 @@ func (a *app) terminal(cfg *runner.Config) {
 	}
 	if f, ok := a.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		cfg.StderrTTY = a.env.get("TERM") != "dumb"
+		cfg.Watched = !cfg.Quiet && cfg.Witness == nil && cfg.Rendezvous.Launch.Family == ""
 	}
 	cfg.Columns, cfg.StderrColumns = columns(a.stdout), columns(a.stderr)
 }

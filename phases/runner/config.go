@@ -21,6 +21,7 @@ type Config struct {
 	Bind      []string
 	Out       string // result document: file, "-" for stdout instead of the table, "" for the default name
 	Quiet     bool
+	Watched   bool // somebody watches this very process: it says who prints the table
 	Verbose   int
 	Version   string
 	Args      []string // command line, for the document

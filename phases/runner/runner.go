@@ -125,6 +125,15 @@ func (p *process) run(ctx context.Context, group Group) error {
 			p.root.step(phases.Input{Kind: phases.InStart, TreeTime: group.TreeTime()})
 		})
 	}
+	if p.cfg.Watched && p.root == nil {
+		_, ranks := p.describe(p.self)
+		who := "rank"
+		if len(ranks) > 1 {
+			who = "ranks"
+		}
+		root := p.table.Entry(0)
+		p.tell("this is %s %s of %d; rank 0 on %s (pid %d) prints the table", who, rank.FormatRanks(ranks), p.table.Size(), root.Host, root.PID)
+	}
 	p.drain()
 	p.drive(ctx)
 	p.shut()
