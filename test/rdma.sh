@@ -16,4 +16,4 @@ if [ -n "$inside" ]; then
 	go test -count=1 -p 1 -timeout 4m -exec "$vm -t 200 --" "$@" $inside
 fi
 # Tests that start machines of their own.
-exec go test -count=1 -timeout 10m "$@" ./test/rdma
+exec go test -count=1 -timeout 15m "$@" ./test/rdma

@@ -20,6 +20,7 @@ func TestCmtime(t *testing.T) {
 			for ((i = 0; i < $2; i++)); do
 				ip=RDMALAB_IP$i role=; ((i)) || role=-L
 				./rankstorm cmtime -b ${!ip} -C $RDMALAB_IP0 -P $2 $role "${@:3}" >$1.$i 2>$1.$i.err &
+				until ((i)) || grep -q 'this job is open' $1.0.err; do kill -0 $!; sleep 0.05; done # one host: the first is the controller
 			done
 			for job in $(jobs -p); do wait $job || { cat $1.*.err >&2; exit 1; }; done
 		}

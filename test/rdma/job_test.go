@@ -150,7 +150,7 @@ func TestStorms(t *testing.T) {
 // backlog of two. The kernel drops the rest without a word, their initiators
 // wait for the REQ timer, and the cause line says how many, where and why.
 func TestBacklogDrops(t *testing.T) {
-	script(t, []string{"-t", "120", "--sysctl", "net.rdma_ucm.max_backlog=2"}, guest+`
+	script(t, []string{"-t", "200", "--sysctl", "net.rdma_ucm.max_backlog=2"}, guest+`
 		rankstorm run --spawn 2 --topology incast -c 30 --delay rank=0,phase=connect,ms=1000 --phase-timeout 100s $flags -o backlog.json >backlog.txt
 	`).clean(t)
 	d := read(t, "backlog.json")
