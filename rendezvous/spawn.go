@@ -184,6 +184,7 @@ type spawn struct {
 	ctxSent  syscall.Signal // what the end of ctx sent, until the same comes as a signal
 	sent     map[syscall.Signal]bool
 	since    time.Time // of the last one that was passed on
+	oomKills int64     // of the machine, before the first child
 }
 
 func newSpawn(cfg SpawnConfig) (*spawn, error) {
@@ -193,7 +194,7 @@ func newSpawn(cfg SpawnConfig) (*spawn, error) {
 	case cfg.Hosts < 0 || cfg.Hosts > cfg.N:
 		return nil, rank.Errorf(rank.KindUsage, "hosts for the spawned processes: %d: give 1 to %d", cfg.Hosts, cfg.N)
 	}
-	s := &spawn{cfg: cfg, path: cfg.Path, exits: make(chan spawnExit, cfg.N), sent: make(map[syscall.Signal]bool)}
+	s := &spawn{cfg: cfg, path: cfg.Path, exits: make(chan spawnExit, cfg.N), sent: make(map[syscall.Signal]bool), oomKills: oomKills()}
 	if s.path == "" {
 		path, err := os.Executable()
 		if err != nil {
@@ -444,7 +445,7 @@ func (s *spawn) announce(c *spawned) {
 		return
 	}
 	if end.Signal != 0 { // it could not say so itself
-		fmt.Fprintf(orFile(s.cfg.Err, os.Stderr), "rankstorm: process %d (pid %d) was ended by signal %d (%v)\n", end.Proc, end.PID, end.Signal, syscall.Signal(end.Signal))
+		fmt.Fprintf(orFile(s.cfg.Err, os.Stderr), "rankstorm: process %d (pid %d) was ended by %s\n", end.Proc, end.PID, signalText(syscall.Signal(end.Signal), s.oomKills, oomKills()))
 	}
 	for _, other := range s.children {
 		if other.state == nil {
@@ -497,7 +498,7 @@ func (s *spawn) verdict() (int, error) {
 		case c.ours:
 			ends = append(ends, fmt.Sprintf("process %d (pid %d) stood still and was killed", c.proc, c.state.Pid()))
 		case ws.Signaled() && !s.sent[ws.Signal()]:
-			ends = append(ends, fmt.Sprintf("process %d (pid %d) was ended by signal %d (%v)", c.proc, c.state.Pid(), ws.Signal(), ws.Signal()))
+			ends = append(ends, fmt.Sprintf("process %d (pid %d) was ended by %s", c.proc, c.state.Pid(), signalText(ws.Signal(), -1, -1)))
 		default:
 			// Process 0 hosts rank 0: its word counts; after a loss the survivors have one code, which is 0 if the end of
 			// the job was decided before.
