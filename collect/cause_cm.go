@@ -31,13 +31,31 @@ func sumPhases(phases []PortPhaseDoc) cmTotals {
 	return out
 }
 
+// answers are messages that are sent again only when what they answer comes again.
+var answers = map[string]bool{"mra": true, "rtu": true, "drep": true}
+
+// sent are the messages of one kind that left the ports, those that were sent again
+// included. The kernel counts an answer that it gives again as two sent ones, one of
+// them sent again (cm_send_handler in drivers/infiniband/core/cm.c), but sends one.
+func (t cmTotals) sent(message string) int64 {
+	n := t["cm_tx_msgs/"+message]
+	if answers[message] {
+		n -= t["cm_tx_retries/"+message]
+	}
+	return n
+}
+
+// missing are messages of one kind that were sent and not received.
+func (t cmTotals) missing(message string) int64 {
+	return max(0, t.sent(message)-t["cm_rx_msgs/"+message])
+}
+
 // lost are the messages that some port sent and none received, by message:
-// Σ sent − Σ received over all ports of the job. Sent ones include those that were
-// sent again.
+// Σ sent − Σ received over all ports of the job.
 func (t cmTotals) lost() (total int64, text string) {
 	var parts []string
 	for _, m := range cmMessages {
-		if n := t["cm_tx_msgs/"+m] - t["cm_rx_msgs/"+m]; n > 0 {
+		if n := t.missing(m); n > 0 {
 			total += n
 			parts = append(parts, m+" "+FormatCount(n))
 		}
@@ -45,11 +63,11 @@ func (t cmTotals) lost() (total int64, text string) {
 	return total, strings.Join(parts, ", ")
 }
 
-// of all messages in one direction: "cm_tx_msgs", "cm_tx_retries" …
-func (t cmTotals) all(group string) (total int64, text string) {
+// again are the messages that were sent again, by message.
+func (t cmTotals) again() (total int64, text string) {
 	var parts []string
 	for _, m := range cmMessages {
-		if n := t[group+"/"+m]; n > 0 {
+		if n := t["cm_tx_retries/"+m]; n > 0 {
 			total += n
 			parts = append(parts, m+" "+FormatCount(n))
 		}
@@ -130,7 +148,10 @@ func (d *Document) taken() map[rank.Rank]int64 {
 }
 
 // dropped tells of requests that came to a port and that nobody took: received −
-// taken − rejected − received twice.
+// taken − rejected − received twice. What is rejected was read, or found no
+// listener; the kernel sends no rejection for what it drops, so that it may come
+// again. A request whose accept failed may have been rejected as well, and ranks
+// that connect reject answers: then too few drops are told rather than too many.
 func dropped(d *Document, p PortDoc, taken map[rank.Rank]int64) []Cause {
 	t := sumPhases(p.Phases)
 	received, twice, rejected := t["cm_rx_msgs/req"], t["cm_rx_duplicates/req"], t["cm_tx_msgs/rej"]
@@ -160,7 +181,7 @@ func dropped(d *Document, p PortDoc, taken map[rank.Rank]int64) []Cause {
 // then the kernel asks the initiator for patience (MRA).
 func slowAccept(p PortDoc) []Cause {
 	t := sumPhases(p.Phases)
-	twice, mra := t["cm_rx_duplicates/req"], t["cm_tx_msgs/mra"]
+	twice, mra := t["cm_rx_duplicates/req"], t.sent("mra")
 	if twice == 0 || mra == 0 || len(p.Ranks) == 0 {
 		return nil
 	}
@@ -179,11 +200,14 @@ func lostMessages(d *Document, taken map[rank.Rank]int64) []Cause {
 	c := d.DeviceCounters
 	t := sumPhases(c.Phases)
 	lost, which := t.lost()
-	again, resent := t.all("cm_tx_retries")
+	again, resent := t.again()
 	if lost == 0 || again == 0 || c.LeftOut > 0 {
 		return nil
 	}
-	sent, _ := t.all("cm_tx_msgs")
+	var sent int64
+	for _, m := range cmMessages {
+		sent += t.sent(m)
+	}
 	out := Cause{Kind: "lost_mads", Phase: "connect", Count: &lost}
 	if 2*(t.missing("dreq")+t.missing("drep")) > lost {
 		out.Phase = "disconnect"
@@ -221,11 +245,6 @@ func (d *Document) has(limit string) string {
 		return fmt.Sprintf(" (%d at rank 0)", n)
 	}
 	return ""
-}
-
-// missing are messages of one kind that were sent and not received.
-func (t cmTotals) missing(message string) int64 {
-	return max(0, t["cm_tx_msgs/"+message]-t["cm_rx_msgs/"+message])
 }
 
 // whereLost finds the port that most of the lost messages were on their way to,
@@ -295,7 +314,7 @@ func whereLost(d *Document, t cmTotals, taken map[rank.Rank]int64) (*PortDoc, st
 func lostBetween(from, to PortDoc) (n int64) {
 	sent, received := sumPhases(from.Phases), sumPhases(to.Phases)
 	for _, m := range cmMessages {
-		n += max(0, sent["cm_tx_msgs/"+m]-received["cm_rx_msgs/"+m])
+		n += max(0, sent.sent(m)-received["cm_rx_msgs/"+m])
 	}
 	return n
 }

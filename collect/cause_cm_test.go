@@ -137,6 +137,17 @@ func TestCommunicationCauses(t *testing.T) {
 1 connect hw/rcvd_pkts 8000`, "lost_mads", []string{
 			"connect: 124 CM messages lost between the ports (req 124): 2,774 sent, 774 of them again (CM retries: req 774); rank 0 (a, rxe0 port 1) did not receive 124 of them; 18,781 packets were sent and 18,781 came to a port: the ports' receive queues were full",
 		}},
+		// The kernel counts an MRA that answers a request that came again as two sent ones: the driver sent 291, which all came.
+		{"answers given again", 2000, []int64{40}, `
+1 connect cm_tx_msgs/req 2295
+1 connect cm_tx_retries/req 295
+0 connect cm_rx_msgs/req 2295
+0 connect cm_rx_duplicates/req 295
+0 connect cm_tx_msgs/mra 582
+0 connect cm_tx_retries/mra 291
+1 connect cm_rx_msgs/mra 291`, "slow_accept", []string{
+			"connect: rank 0 (a, rxe0 port 1) accepted slower than the REQ timer: 295 requests came again before the answer, initiators were asked 291 times for patience (MRA)",
+		}},
 		{"lost in both phases", 2000, []int64{40, 6150}, `
 1 connect cm_tx_msgs/req 2001
 1 connect cm_tx_retries/req 1
